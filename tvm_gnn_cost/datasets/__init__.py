@@ -1,0 +1,1 @@
+"""Measured programs: collecting, storing, reading and splitting them."""

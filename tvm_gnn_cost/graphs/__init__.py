@@ -1,0 +1,1 @@
+"""What a program graph is, and how one is made."""

@@ -1,0 +1,1 @@
+"""Building and running programs on this machine."""

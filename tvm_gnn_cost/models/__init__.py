@@ -1,0 +1,1 @@
+"""Cost models: a batch of program graphs in, scores out."""

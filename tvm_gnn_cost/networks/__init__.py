@@ -1,0 +1,1 @@
+"""The networks and operators whose tasks are measured or tuned."""

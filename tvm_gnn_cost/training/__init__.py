@@ -1,0 +1,1 @@
+"""Losses, fitting and checkpoints."""

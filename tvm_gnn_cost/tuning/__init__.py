@@ -1,0 +1,1 @@
+"""The cost models that TVM calls, and tuning a network with them."""
