@@ -1,0 +1,256 @@
+// What Python calls: a population of modules in, flat arrays out.
+#include <sys/mman.h>
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/string.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "program_graph.h"
+#include "reflect_walker.h"
+#include "type_plan.h"
+#include "values.h"
+
+namespace tvm_gnn_cost {
+namespace {
+
+using tvm::ffi::Any;
+using tvm::ffi::Array;
+using tvm::ffi::Map;
+using tvm::ffi::String;
+using tvm::ffi::Tensor;
+
+// Uninitialised memory; huge pages where the kernel allows, because first touching 64 MB by 4 KB pages costs as much
+// as the walk that fills them.
+struct Allocator {
+  void AllocData(DLTensor* tensor) {
+    constexpr size_t kHugePage = size_t{1} << 21;
+    const size_t bytes = std::max<size_t>(tvm::ffi::GetDataSize(*tensor), 1);
+    const bool is_large = bytes >= 2 * kHugePage;
+    const size_t alignment = is_large ? kHugePage : 64;
+    tensor->data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    if (tensor->data == nullptr) throw std::bad_alloc();
+    if (is_large) madvise(tensor->data, bytes, MADV_HUGEPAGE);
+  }
+  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
+};
+
+template <typename T>
+Tensor NewTensor(std::vector<int64_t> shape, uint8_t code) {
+  return Tensor::FromNDAlloc(Allocator(), tvm::ffi::ShapeView(shape.data(), shape.size()),
+                             DLDataType{code, sizeof(T) * 8, 1}, DLDevice{kDLCPU, 0});
+}
+
+template <typename T>
+T* Data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
+
+// Where a graph lies in the worker that extracted it, and in the result.
+struct Slot {
+  size_t worker = 0;
+  size_t node_begin = 0, node_count = 0;
+  size_t edge_begin = 0, edge_count = 0;
+  std::string error;
+  bool is_type_error = false;
+};
+
+struct Worker {
+  explicit Worker(bool is_tree) : walker(is_tree, graphs) {}
+  Graphs graphs;
+  Walker walker;
+};
+
+std::string DescribeType(const Any& value) {
+  if (value == nullptr) return "None";
+  if (value.type_index() == kTVMFFIOpaquePyObject) return "a Python object that is none of TVM's";
+  return "a " + value.GetTypeKey();
+}
+
+void ExtractOne(const Any& module, Worker& worker, Slot& slot) {
+  Graphs& graphs = worker.graphs;
+  slot.node_begin = graphs.nodes.size();
+  slot.edge_begin = graphs.edges.size();
+  try {
+    if (module.type_index() < kTVMFFIDynObjectBegin || module.GetTypeKey() != "ir.IRModule") {
+      throw GraphError("expected a tvm.IRModule, got " + DescribeType(module) +
+                           "; wrap a PrimFunc as IRModule({\"main\": func})",
+                       true);
+    }
+    worker.walker.Run(reinterpret_cast<const TVMFFIAny*>(&module)->v_obj);
+  } catch (const GraphError& error) {
+    graphs.nodes.resize(slot.node_begin);
+    graphs.edges.resize(slot.edge_begin);
+    slot.error = error.what();
+    slot.is_type_error = error.is_type_error;
+  }
+  slot.node_count = graphs.nodes.size() - slot.node_begin;
+  slot.edge_count = graphs.edges.size() - slot.edge_begin;
+}
+
+// Runs job(worker number) on that many threads, this one among them; the first exception comes out.
+template <typename Job>
+void RunOnThreads(size_t count, const Job& job) {
+  std::vector<std::exception_ptr> errors(count);
+  const auto guarded = [&](size_t worker) {
+    try {
+      job(worker);
+    } catch (...) {
+      errors[worker] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t worker = 1; worker < count; ++worker) threads.emplace_back(guarded, worker);
+  guarded(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+struct Output {
+  const std::vector<int32_t>* type_of_name;
+  int32_t* node_type;
+  float* values;
+  int32_t* source;
+  int32_t* target;
+  int8_t* relation;
+};
+
+void WriteRow(const Node& node, const Graphs& graphs, float* row) {
+  const auto copy = [&](const std::vector<float>& rows, int32_t index, int begin, int size) {
+    if (index >= 0) {
+      std::memcpy(row + begin, rows.data() + static_cast<size_t>(index) * size, size * sizeof(float));
+    } else {
+      std::memset(row + begin, 0, size * sizeof(float));
+    }
+  };
+  std::memcpy(row, node.constants, sizeof(node.constants));
+  const double lanes = node.dtype.bits == 0 ? 0 : Lanes(node.dtype);
+  const bool is_float = IsFloat(node.dtype);
+  row[v_dtype_bytes] = node.dtype.bits == 0 ? 0 : Log(std::max(1, node.dtype.bits / 8));
+  row[v_dtype_lanes] = lanes == 1 ? 1 : Log(lanes);
+  row[v_is_float] = node.dtype.bits != 0 && is_float;
+  row[v_is_int] = node.dtype.bits != 0 && !is_float && node.dtype.code != kDLOpaqueHandle;
+  copy(graphs.owns, node.own, kOwnBegin, kOwnSize);
+  copy(graphs.contexts, node.context, kContextBegin, kContextSize);
+  row[kDepthColumn] = Log(node.depth);
+  copy(graphs.accesses, node.access, kAccessBegin, kAccessSize);
+  copy(graphs.works, node.work, kWorkBegin, kWorkSize);
+}
+
+void WriteGraph(const Slot& slot, const Graphs& graphs, int64_t node, int64_t edge, const Output& out) {
+  for (size_t i = 0; i < slot.node_count; ++i, ++node) {
+    const Node& item = graphs.nodes[slot.node_begin + i];
+    out.node_type[node] = (*out.type_of_name)[static_cast<size_t>(item.type)];
+    WriteRow(item, graphs, out.values + node * kColumns);
+    if (item.parent < 0) continue;
+    out.source[edge] = item.parent;
+    out.target[edge] = static_cast<int32_t>(i);
+    out.relation[edge++] = static_cast<int8_t>(Relation::kChild);
+  }
+  for (size_t i = 0; i < slot.edge_count; ++i, ++edge) {
+    const Edge& item = graphs.edges[slot.edge_begin + i];
+    out.source[edge] = item.source;
+    out.target[edge] = item.target;
+    out.relation[edge] = static_cast<int8_t>(item.relation);
+  }
+}
+
+// [type names, node_type, values, edges, relation, node_offsets, edge_offsets, errors]
+Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, bool skips_errors) {
+  const size_t count = modules.size();
+  const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const size_t worker_count = std::max<size_t>(1, std::min(wanted, count));
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (size_t i = 0; i < worker_count; ++i) workers.push_back(std::make_unique<Worker>(is_tree));
+  std::vector<Slot> slots(count);
+  std::atomic<size_t> next{0};
+  RunOnThreads(worker_count, [&](size_t worker) {
+    for (size_t i = next++; i < count; i = next++) {
+      slots[i].worker = worker;
+      ExtractOne(modules[static_cast<int64_t>(i)], *workers[worker], slots[i]);
+    }
+  });
+
+  Map<int64_t, String> errors;
+  Tensor node_offsets = NewTensor<int64_t>({static_cast<int64_t>(count) + 1}, kDLInt);
+  Tensor edge_offsets = NewTensor<int64_t>({static_cast<int64_t>(count) + 1}, kDLInt);
+  auto* node_offset = Data<int64_t>(node_offsets);
+  auto* edge_offset = Data<int64_t>(edge_offsets);
+  node_offset[0] = edge_offset[0] = 0;
+  std::vector<std::string> names = Registry::Global().Names();
+  std::vector<char> occurs(names.size(), 0);
+  for (size_t i = 0; i < count; ++i) {
+    const Slot& slot = slots[i];
+    if (!slot.error.empty()) {
+      if (!skips_errors) {
+        const std::string message = "modules[" + std::to_string(i) + "]: " + slot.error;
+        if (slot.is_type_error) TVM_FFI_THROW(TypeError) << message;
+        TVM_FFI_THROW(ValueError) << message;
+      }
+      errors.Set(static_cast<int64_t>(i), String(slot.error));
+    }
+    const Graphs& graphs = workers[slot.worker]->graphs;
+    size_t children = 0;
+    for (size_t n = slot.node_begin; n < slot.node_begin + slot.node_count; ++n) {
+      occurs[static_cast<size_t>(graphs.nodes[n].type)] = 1;
+      children += graphs.nodes[n].parent >= 0;
+    }
+    node_offset[i + 1] = node_offset[i] + static_cast<int64_t>(slot.node_count);
+    edge_offset[i + 1] = edge_offset[i] + static_cast<int64_t>(slot.edge_count + children);
+  }
+
+  std::vector<size_t> order;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (occurs[i]) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
+  Array<Any> type_names;
+  std::vector<int32_t> type_of_name(names.size(), -1);
+  for (size_t i = 0; i < order.size(); ++i) {
+    type_names.push_back(String(names[order[i]]));
+    type_of_name[order[i]] = static_cast<int32_t>(i);
+  }
+
+  const int64_t node_count = node_offset[count];
+  const int64_t edge_count = edge_offset[count];
+  Tensor node_type = NewTensor<int32_t>({node_count}, kDLInt);
+  Tensor values = NewTensor<float>({node_count, kColumns}, kDLFloat);
+  Tensor edges = NewTensor<int32_t>({2, edge_count}, kDLInt);
+  Tensor relation = NewTensor<int8_t>({edge_count}, kDLInt);
+  const Output out{&type_of_name,       Data<int32_t>(node_type), Data<float>(values), Data<int32_t>(edges),
+                   Data<int32_t>(edges) + edge_count, Data<int8_t>(relation)};
+  RunOnThreads(worker_count, [&](size_t worker) {
+    for (size_t i = 0; i < count; ++i) {
+      if (slots[i].worker == worker) {
+        WriteGraph(slots[i], workers[worker]->graphs, node_offset[i], edge_offset[i], out);
+      }
+    }
+  });
+  return {type_names, node_type, values, edges, relation, node_offsets, edge_offsets, errors};
+}
+
+Array<String> ValueNames() {
+#define TVM_GNN_COST_NAME(name) String(#name),
+  return {TVM_GNN_COST_VALUES(TVM_GNN_COST_NAME)};
+#undef TVM_GNN_COST_NAME
+}
+
+}  // namespace
+}  // namespace tvm_gnn_cost
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(extract, tvm_gnn_cost::Extract)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(value_names, tvm_gnn_cost::ValueNames)
