@@ -1,0 +1,174 @@
+"""What a tuning run found, as it is saved in its work directory; needs no TVM."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: Where in the work directory the result is.
+FILE_NAME = "tuning.json"
+
+#: What the seconds of a run went into, in the order of a run; the keys of ``TuneResult.seconds``.
+PHASES = (
+    "preparation",
+    "initial population",
+    "mutation",
+    "prediction",
+    "model update",
+    "building",
+    "running",
+    "verification",
+    "other",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for.
+
+    Attributes:
+        network: A name in the catalogue.
+        trials: Programs to measure, over all tasks and all runs in this work directory.
+        cost_model: ``gnn``, ``xgb``, ``random`` or a checkpoint's path.
+        seed: Of the search.
+        target: TVM's target, as JSON.
+        batch: Programs measured at a time.
+        population: Candidates that the evolutionary search keeps.
+    """
+
+    network: str
+    trials: int
+    cost_model: str
+    seed: int
+    target: str
+    batch: int
+    population: int
+
+
+@dataclass
+class TaskResult:
+    """A task's latencies in seconds.
+
+    Attributes:
+        name: TVM's name of it.
+        weight: How often it occurs in the network.
+        untuned: Mean latency of the default schedule.
+        best: Least mean latency of the measured programs; None if none of them was valid.
+        trials: Programs measured, failures included.
+        failed: Programs that failed to build or to run.
+    """
+
+    name: str
+    weight: int
+    untuned: float
+    best: float | None = None
+    trials: int = 0
+    failed: int = 0
+
+    @property
+    def improved(self) -> bool:
+        """Whether a measured program beats the default schedule."""
+        return self.best is not None and self.best < self.untuned
+
+    @property
+    def latency(self) -> float:
+        """Seconds with the schedule that the tuned network uses: the better one."""
+        return self.best if self.best is not None and self.best < self.untuned else self.untuned
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The state of the search after a batch: programs measured, seconds searched, weighted sum of latencies in s."""
+
+    trials: int
+    seconds: float
+    latency: float
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """The whole network: seconds of each repeat, and the largest absolute difference from PyTorch's output."""
+
+    untuned: list[float]
+    tuned: list[float]
+    untuned_difference: float
+    tuned_difference: float
+
+
+@dataclass
+class TuneResult:
+    """Everything about a run; ``searched`` is the budget that the search has used up, ``trials`` the programs."""
+
+    settings: Settings
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    date: str
+    tasks: list[TaskResult] = field(default_factory=list)
+    curve: list[CurvePoint] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    searched: int = 0
+    end_to_end: EndToEnd | None = None
+
+    @property
+    def trials(self) -> int:
+        """Programs measured, failures included."""
+        return sum(task.trials for task in self.tasks)
+
+    @property
+    def latency(self) -> float:
+        """The weighted sum of the tasks' latencies, in seconds."""
+        return sum(task.weight * task.latency for task in self.tasks)
+
+    @property
+    def untuned_latency(self) -> float:
+        """The weighted sum of the tasks' untuned latencies, in seconds."""
+        return sum(task.weight * task.untuned for task in self.tasks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the budget is used up and the network was compared end to end."""
+        return self.searched >= self.settings.trials and self.end_to_end is not None
+
+    def spend(self, phase: str, seconds: float) -> None:
+        """Counts seconds towards a phase."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as plain JSON."""
+        return asdict(self)
+
+    def save(self, work_dir: Path) -> None:
+        """Writes ``work_dir/tuning.json``, at once or not at all."""
+        path = work_dir / FILE_NAME
+        temporary = path.with_suffix(".json.part")
+        temporary.write_text(json.dumps(self.as_json(), indent=1) + "\n")
+        os.replace(temporary, path)
+
+
+def load_result(work_dir: Path) -> TuneResult:
+    """Reads what :meth:`TuneResult.save` wrote.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: the file is damaged.
+    """
+    path = work_dir / FILE_NAME
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: no network was tuned in {work_dir} (tvm-gnn-cost tune)")
+    try:
+        data = json.loads(path.read_text())
+        end_to_end = data.pop("end_to_end")
+        return TuneResult(
+            settings=Settings(**data.pop("settings")),
+            tasks=[TaskResult(**task) for task in data.pop("tasks")],
+            curve=[CurvePoint(**point) for point in data.pop("curve")],
+            end_to_end=EndToEnd(**end_to_end) if end_to_end else None,
+            **data,
+        )
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} is not a tuning result ({error!r}); remove the file to tune again from its database"
+        ) from error
