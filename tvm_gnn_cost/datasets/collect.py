@@ -89,7 +89,7 @@ def collect(plan: Plan, folder: Path, progress: Progress) -> None:
     database = ms.database.JSONDatabase(work_dir=str(folder))
     _write_card(folder, plan, target)
     tasks = _find_tasks(plan, target, folder, progress)
-    counts = _count_records(database, folder)
+    counts = _count_records(folder)
     collector = _Collector(plan, target, database, folder, progress)
     waiting = []
     for task in tasks:
@@ -220,7 +220,7 @@ class _Guide:
 
     def __init__(self, database: ms.Database, target: tvm.target.Target, tasks: Sequence[Task]) -> None:
         self.database, self.target = database, target
-        self.model = ms.cost_model.XGBModel(num_warmup_samples=1, adaptive_training=False, early_stopping_rounds=20)
+        self.model = ms.cost_model.XGBModel(num_warmup_samples=1, early_stopping_rounds=20)
         self.records: dict[str, list[Any]] = {}
         wanted = {task.hash for task in tasks}
         for record in database.get_all_tuning_records():
@@ -228,6 +228,8 @@ class _Guide:
             if key in wanted:
                 self.records.setdefault(key, []).append(record)
         for task in tasks:
+            # update() trains once the data has grown by a fifth of this: only with the last task's.
+            self.model.last_train_size = 0 if task is tasks[-1] else 2**40
             self._learn(task)
 
     def _learn(self, task: Task) -> None:
@@ -276,7 +278,7 @@ def _find_tasks(plan: Plan, target: tvm.target.Target, folder: Path, progress: P
     return [group[i] for i in range(max(map(len, by_workload), default=0)) for group in by_workload if i < len(group)]
 
 
-def _count_records(database: ms.Database, folder: Path) -> dict[str, dict[str, int]]:
+def _count_records(folder: Path) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for line in _lines(folder / "measurements.jsonl"):
         entry = json.loads(line)

@@ -1,0 +1,152 @@
+"""How well scores rank measured programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+
+Array = npt.NDArray[np.float64]
+
+#: Metrics in the order of tables; True where higher is better.
+METRICS: dict[str, bool] = {
+    "rmse": False,
+    "r2": True,
+    "huber": False,
+    "pairwise_accuracy": True,
+    "kendall_tau": True,
+    "top1": True,
+    "top5": True,
+    "top1_pooled": True,
+    "top5_pooled": True,
+    "peak1": True,
+    "peak5": True,
+}
+
+
+def rmse(predicted: Array, target: Array) -> float:
+    """Root mean squared error of the normalised throughput."""
+    return float(np.sqrt(np.mean((predicted - target) ** 2)))
+
+
+def r2(predicted: Array, target: Array) -> float:
+    """Coefficient of determination; NaN where all targets are equal."""
+    spread = np.sum((target - target.mean()) ** 2)
+    return float(1 - np.sum((predicted - target) ** 2) / spread) if spread > 0 else float("nan")
+
+
+def huber(predicted: Array, target: Array, delta: float = 1.0) -> float:
+    """Mean Huber loss of the normalised throughput."""
+    error = np.abs(predicted - target)
+    return float(np.mean(np.where(error <= delta, 0.5 * error**2, delta * (error - 0.5 * delta))))
+
+
+def pairwise_accuracy(scores: Array, target: Array) -> float:
+    """Share of the pairs with different targets that the scores order rightly; a tie of scores counts half."""
+    first, second = np.triu_indices(len(scores), 1)
+    different = target[first] != target[second]
+    if not different.any():
+        return float("nan")
+    sign = np.sign(target[first] - target[second]) * np.sign(scores[first] - scores[second])
+    return float(((sign[different] + 1) / 2).mean())
+
+
+def kendall_tau(scores: Array, target: Array) -> float:
+    """Kendall's tau-b; 0 where all scores are equal."""
+    if len(np.unique(scores)) < 2 or len(np.unique(target)) < 2:
+        return 0.0
+    return float(stats.kendalltau(scores, target).statistic)
+
+
+def best_of_top(scores: Array, latency: Array, k: int) -> float:
+    """Lowest latency among the ``k`` programs scored best; ties are resolved at their expectation's side of luck.
+
+    Programs with equal scores are taken in a fixed random order, so that a constant is as good as chance.
+    """
+    shuffled = np.random.default_rng(0).permutation(len(scores))
+    order = shuffled[np.argsort(-scores[shuffled], kind="stable")]
+    return float(latency[order[:k]].min())
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """The metrics of one task: number of programs, and those of ``METRICS`` that a single task has."""
+
+    task: str
+    programs: int
+    metrics: dict[str, float]
+
+
+def evaluate(
+    programs: MeasuredPrograms, scores: Array, predicted: Array, networks: tuple[str, ...]
+) -> tuple[dict[str, float], list[TaskScore]]:
+    """All metrics of ``METRICS`` over the tasks of the given networks, and those of each task.
+
+    Failed programs are left out. RMSE, R2 and Huber are over programs; pairwise accuracy and Kendall's tau are means
+    over tasks with at least two valid programs. ``top1`` and ``top5`` are TenSet's (``eval_model_on_dataset.py``): for
+    a network, weighted sum of the lowest latencies over weighted sum of the lowest latencies among the k programs
+    scored best; then the mean over the networks. ``_pooled`` sums over the networks first (TLP). ``peak`` is the
+    task's lowest latency over the lowest among its k best-scored programs, the mean over tasks weighted by the
+    number of programs (``train_model.py``).
+
+    Args:
+        programs: What was measured.
+        scores: float64[P], higher is faster.
+        predicted: float64[P], predicted normalised throughput.
+        networks: The networks whose tasks count.
+
+    Raises:
+        ValueError: no task of these networks has two valid programs.
+    """
+    target = programs.throughput().astype(np.float64)
+    valid = np.isfinite(programs.latency)
+    used: list[int] = []
+    tasks: list[TaskScore] = []
+    best: dict[int, dict[int, float]] = {}
+    for number, info in enumerate(programs.tasks):
+        rows = np.flatnonzero((programs.task == number) & valid)
+        if len(rows) < 2 or not any(network in info.weights for network in networks):
+            continue
+        used += rows.tolist()
+        latency = programs.latency[rows]
+        best[number] = {0: float(latency.min()), **{k: best_of_top(scores[rows], latency, k) for k in (1, 5)}}
+        tasks.append(
+            TaskScore(
+                info.name,
+                len(rows),
+                {
+                    "rmse": rmse(predicted[rows], target[rows]),
+                    "huber": huber(predicted[rows], target[rows]),
+                    "pairwise_accuracy": pairwise_accuracy(scores[rows], target[rows]),
+                    "kendall_tau": kendall_tau(scores[rows], target[rows]),
+                    **{f"peak{k}": best[number][0] / best[number][k] for k in (1, 5)},
+                },
+            )
+        )
+    if not tasks:
+        raise ValueError(f"no task of {', '.join(networks)} has two valid programs; nothing to evaluate")
+    metrics: dict[str, float] = {
+        "rmse": rmse(predicted[used], target[used]),
+        "r2": r2(predicted[used], target[used]),
+        "huber": huber(predicted[used], target[used]),
+    }
+    for name in ("pairwise_accuracy", "kendall_tau"):
+        metrics[name] = float(np.nanmean([task.metrics[name] for task in tasks]))
+    for k in (1, 5):
+        sums = []
+        for network in networks:
+            weights = {i: programs.tasks[i].weights[network] for i in best if network in programs.tasks[i].weights}
+            if weights:
+                sums.append(
+                    (sum(w * best[i][0] for i, w in weights.items()), sum(w * best[i][k] for i, w in weights.items()))
+                )
+        metrics[f"top{k}"] = float(np.mean([low / found for low, found in sums]))
+        metrics[f"top{k}_pooled"] = sum(low for low, _ in sums) / sum(found for _, found in sums)
+        metrics[f"peak{k}"] = float(
+            np.average([t.metrics[f"peak{k}"] for t in tasks], weights=[t.programs for t in tasks])
+        )
+    return {name: metrics[name] for name in METRICS}, tasks

@@ -1,0 +1,149 @@
+"""The TopK-pooling graph neural network: a batch of program graphs in, one score a program out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GraphConv, RGCNConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
+
+from tvm_gnn_cost.graphs.batch import GraphBatch
+from tvm_gnn_cost.graphs.program_graph import Relation
+
+
+@dataclass(frozen=True)
+class TopKGNNConfig:
+    """What a :class:`TopKGNN` is made of.
+
+    Attributes:
+        detail: Which nodes it reads, ``tree`` (all) or ``statements`` (none of the index arithmetic).
+        groups: Groups of node values it reads (``graphs.values``).
+        type_dim: Length of a node type's FastText vector.
+        hidden: Channels of each convolution.
+        layers: Convolutions, each followed by TopK pooling.
+        ratio: Share of the nodes that each pooling keeps.
+        conv: ``graph`` is GraphConv over the undirected tree (TPGNN); ``relational`` has one weight for each
+            relation and direction (RGCN, Schlichtkrull et al. 2017, arXiv:1703.06103).
+        head: Channels of the perceptron that makes the score.
+        encode: Whether a perceptron makes the first channels out of vector and values before any convolution.
+        total: Whether a readout also has the sum over the nodes: costs of statements add up.
+        dropout: In the head.
+    """
+
+    detail: Literal["tree", "statements"] = "statements"
+    groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work")
+    type_dim: int = 16
+    hidden: int = 64
+    layers: int = 3
+    ratio: float = 0.8
+    conv: Literal["graph", "relational"] = "relational"
+    head: tuple[int, ...] = (128, 64)
+    encode: bool = True
+    total: bool = True
+    dropout: float = 0.1
+
+
+#: As published: 18 + 2 values a node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max || mean, 256-128-64-1.
+TPGNN = TopKGNNConfig(
+    detail="tree",
+    groups=("constant",),
+    type_dim=18,
+    hidden=128,
+    conv="graph",
+    head=(128, 64),
+    encode=False,
+    total=False,
+    dropout=0.0,
+)
+
+PRESETS: dict[str, TopKGNNConfig] = {"gnn": TopKGNNConfig(), "tpgnn": TPGNN}
+
+
+class TopKGNN(nn.Module):
+    """Scores programs; higher is faster.
+
+    The scores are logits of the throughput relative to the task's best program: ``sigmoid(score)`` is in [0, 1].
+
+    Args:
+        config: The architecture.
+        type_vectors: float32[T, config.type_dim], one row a node type; not trained.
+        mean: float32[V], of each value over the training nodes.
+        std: float32[V], likewise.
+    """
+
+    type_vectors: Tensor
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: TopKGNNConfig, type_vectors: Tensor, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("type_vectors", type_vectors, persistent=False)
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+        channels = config.type_dim + len(mean)
+        self.encoder: nn.Module = nn.Identity()
+        if config.encode:
+            self.encoder = nn.Sequential(
+                nn.Linear(channels, 2 * config.hidden), nn.ReLU(), nn.Linear(2 * config.hidden, config.hidden)
+            )
+            channels = config.hidden
+        self.convs, self.pools, self.norms = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for _ in range(config.layers):
+            if config.conv == "graph":
+                self.convs.append(GraphConv(channels, config.hidden))
+                self.norms.append(nn.Identity())
+            else:
+                self.convs.append(RGCNConv(channels, config.hidden, 2 * len(Relation)))
+                self.norms.append(nn.LayerNorm(config.hidden))
+            self.pools.append(TopKPooling(config.hidden, ratio=config.ratio))
+            channels = config.hidden
+        width = config.hidden * (3 if config.total else 2)
+        layers: list[nn.Module] = []
+        for size in config.head:
+            layers += [nn.Linear(width, size), nn.ReLU(), nn.Dropout(config.dropout)]
+            width = size
+        self.head = nn.Sequential(*layers, nn.Linear(width, 1))
+
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """float32[G, readout]: what the head reads."""
+        x = torch.cat([self.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
+        x = self.encoder(x)
+        edge_index, relation, graph = self._edges(batch)
+        out: Tensor | None = None
+        for conv, norm, pool in zip(self.convs, self.norms, self.pools, strict=True):
+            if self.config.conv == "graph":
+                x = torch.relu(conv(x, edge_index))
+            else:
+                x = torch.relu(norm(conv(x, edge_index, relation))) + x
+            x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
+            read = self._read(x, graph, batch.size)
+            out = read if out is None else out + read
+        assert out is not None
+        return out
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """float32[G]: a score for each graph."""
+        score: Tensor = self.head(self.embed(batch)).squeeze(1)
+        return score
+
+    def _edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges in both directions; a reversed edge's relation is a relation of its own."""
+        edge_index, relation = batch.edge_index, batch.relation
+        if self.config.conv == "graph":
+            tree = relation == Relation.CHILD
+            edge_index, relation = edge_index[:, tree], relation[tree]
+        return (
+            torch.cat([edge_index, edge_index.flip(0)], dim=1),
+            torch.cat([relation, relation + len(Relation)]),
+            batch.graph,
+        )
+
+    def _read(self, x: Tensor, graph: Tensor, size: int) -> Tensor:
+        parts = [global_max_pool(x, graph, size), global_mean_pool(x, graph, size)]
+        if self.config.total:
+            # Scaled to the size of the other two for a usual statement graph of 64 nodes.
+            parts.append(global_add_pool(x, graph, size) / 64)
+        return torch.cat(parts, dim=1)

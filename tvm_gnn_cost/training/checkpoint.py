@@ -1,0 +1,169 @@
+"""A trained model in one file: safetensors with JSON in its header, so that loading one runs no code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
+from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
+
+#: Raised when a file of an older version could not be read right by this code any more.
+FORMAT_VERSION = 1
+_KEY = "tvm_gnn_cost"
+
+#: The checkpoint that ships with the package.
+DEFAULT = Path(__file__).parent.parent / "checkpoints" / "default.safetensors"
+
+
+@dataclass
+class Checkpoint:
+    """Everything that is needed to score programs and to go on training.
+
+    Attributes:
+        config: The architecture.
+        value_names: The node values that the model reads, in its order.
+        vectors: FastText vectors of node types.
+        state: The module's state dict: weights and the normalisation of the values.
+        card: What it was trained on and how; JSON-able.
+        extra: Further tensors, such as a cost model's replay buffer.
+        extra_info: What describes them; JSON-able.
+    """
+
+    config: TopKGNNConfig
+    value_names: tuple[str, ...]
+    vectors: NodeTypeVectors
+    state: dict[str, Tensor]
+    card: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    extra_info: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Writes the file; whoever reads it meanwhile sees the old one or the new one, never a part."""
+        arrays, vector_info = self.vectors.to_arrays()
+        tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.state.items()}
+        tensors |= {f"vectors.{name}": torch.from_numpy(array) for name, array in arrays.items()}
+        tensors |= {f"extra.{name}": tensor.contiguous() for name, tensor in self.extra.items()}
+        info = {
+            "version": FORMAT_VERSION,
+            "config": asdict(self.config),
+            "value_names": self.value_names,
+            "vectors": vector_info,
+            "card": self.card,
+            "extra": self.extra_info,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            save_file(tensors, temporary, metadata={_KEY: json.dumps(info)})
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint:
+        """Reads a checkpoint.
+
+        Raises:
+            ValueError: the file is missing, is no checkpoint, or is one of another version.
+        """
+        if not path.is_file():
+            raise ValueError(f"{path}: there is no such checkpoint; 'tvm-gnn-cost train' makes one")
+        try:
+            with safe_open(path, framework="pt") as file:
+                info = json.loads((file.metadata() or {}).get(_KEY, "null"))
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except (SafetensorError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path}: not a checkpoint ({error}); 'tvm-gnn-cost train' makes one") from error
+        if info is None:
+            raise ValueError(f"{path}: a safetensors file, but not a checkpoint of tvm-gnn-cost")
+        if info["version"] != FORMAT_VERSION:
+            raise ValueError(
+                f"{path}: checkpoint format {info['version']}, and this version of tvm-gnn-cost reads "
+                f"{FORMAT_VERSION}; train it again or install the version that wrote it"
+            )
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+        try:
+            known = {f.name for f in fields(TopKGNNConfig)}
+            settings = {k: tuple(v) if isinstance(v, list) else v for k, v in info["config"].items() if k in known}
+            arrays = {name: tensor.numpy() for name, tensor in part("vectors.").items()}
+            return Checkpoint(
+                TopKGNNConfig(**settings),
+                tuple(info["value_names"]),
+                NodeTypeVectors.from_arrays(arrays, info["vectors"]),
+                part("model."),
+                info["card"],
+                part("extra."),
+                info["extra"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path}: the checkpoint lacks or misstates the field {error}") from error
+
+
+class Scorer:
+    """A model ready to score program graphs.
+
+    Args:
+        checkpoint: Its weights and vocabulary.
+        device: Where it runs.
+
+    Raises:
+        ValueError: the checkpoint reads a node value that this version does not extract, or its weights do not fit.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
+        self.config, self.vectors, self.device = checkpoint.config, checkpoint.vectors, torch.device(device)
+        known = {name: i for i, (name, _) in enumerate(VALUES)}
+        missing = [name for name in checkpoint.value_names if name not in known]
+        if missing:
+            raise ValueError(f"the checkpoint reads the node value '{missing[0]}', which is not extracted any more")
+        self.columns = np.array([known[name] for name in checkpoint.value_names], dtype=np.int64)
+        zeros = torch.zeros(len(self.columns))
+        self.model = TopKGNN(self.config, torch.zeros(0, self.config.type_dim), zeros, zeros + 1)
+        try:
+            self.model.load_state_dict(checkpoint.state)
+        except RuntimeError as error:
+            raise ValueError(f"the checkpoint's weights do not fit its architecture: {error}") from error
+        self.model.to(self.device).eval()
+
+    def batch(self, graphs: ProgramGraphs) -> GraphBatch:
+        """The tensors of the given graphs, and the model set up for their node types."""
+        self.model.type_vectors = torch.from_numpy(self.vectors.matrix(graphs.type_names)).to(self.device)
+        return make_batch(graphs, self.columns).to(self.device)
+
+    def score(self, graphs: ProgramGraphs, graphs_at_once: int = 256) -> npt.NDArray[np.float64]:
+        """float64[G]: logits, higher is faster; minus infinity for a graph without nodes."""
+        parts = []
+        with torch.inference_mode():
+            for start in range(0, len(graphs), graphs_at_once):
+                part = graphs.select(np.arange(start, min(len(graphs), start + graphs_at_once)))
+                parts.append(self.model(self.batch(part)).double().cpu().numpy())
+        scores = np.concatenate([*parts, np.zeros(0)])
+        return np.where(graphs.node_counts > 0, scores, -np.inf)
+
+
+def normalisation(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> Mapping[str, Tensor]:
+    """Mean and standard deviation of node values, float32[C] each; a value that never varies has deviation 1."""
+    values = graphs.values[:, columns].astype(np.float64)
+    std = values.std(axis=0)
+    return {
+        "mean": torch.from_numpy(values.mean(axis=0).astype(np.float32)),
+        "std": torch.from_numpy(np.where(std > 1e-6, std, 1.0).astype(np.float32)),
+    }

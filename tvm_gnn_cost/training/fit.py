@@ -1,0 +1,255 @@
+"""Trains a graph model on measured programs, with Lightning."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lightning
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.graphs.batch import GraphBatch
+from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
+from tvm_gnn_cost.graphs.values import VALUES, columns
+from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, normalisation
+from tvm_gnn_cost.training.losses import combine
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How a model is trained.
+
+    Attributes:
+        loss: One of ``losses.LOSSES``, or several joined by ``+``.
+        epochs: At most this many passes over the tasks.
+        patience: Stop after this many epochs without a better validation loss.
+        tasks_per_batch: Tasks in one step; a ranking loss compares within a task.
+        programs_per_task: At most this many programs of a task in one step, drawn anew each epoch.
+        learning_rate: The peak; one cosine with a warm-up of a tenth.
+        weight_decay: AdamW's.
+        seed: Of weights, order and draws.
+        accelerator: Lightning's: ``cpu``, ``gpu`` or ``auto``.
+        devices: Lightning's; with several, DDP.
+    """
+
+    loss: str = "lambda-rank+mse"
+    epochs: int = 60
+    patience: int = 15
+    tasks_per_batch: int = 8
+    programs_per_task: int = 32
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-2
+    seed: int = 0
+    accelerator: str = "cpu"
+    devices: int | str = 1
+
+
+Step = tuple[GraphBatch, Tensor, Tensor]
+
+
+class TaskBatches(IterableDataset[Step]):
+    """Steps of whole tasks: a batch of graphs, float32[P] throughput, int64[P] task; another order each epoch."""
+
+    def __init__(self, programs: MeasuredPrograms, scorer: Scorer, settings: FitSettings, shuffle: bool) -> None:
+        self.programs, self.scorer, self.settings, self.shuffle = programs, scorer, settings, shuffle
+        self.throughput = programs.throughput()
+        order = np.argsort(programs.task, kind="stable")
+        self.by_task = np.split(order, np.cumsum(np.bincount(programs.task))[:-1])
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return -(-len(self.by_task) // self.settings.tasks_per_batch)
+
+    def __iter__(self) -> Iterator[Step]:
+        rng = np.random.default_rng([self.settings.seed, self.epoch])
+        self.epoch += 1
+        order = rng.permutation(len(self.by_task)) if self.shuffle else np.arange(len(self.by_task))
+        for start in range(0, len(order), self.settings.tasks_per_batch):
+            rows = [self._draw(task, rng) for task in order[start : start + self.settings.tasks_per_batch]]
+            yield self.step(np.concatenate(rows))
+
+    def _draw(self, task: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        rows = self.by_task[task]
+        limit = self.settings.programs_per_task
+        if self.shuffle and len(rows) > limit:
+            rows = rng.choice(rows, limit, replace=False)
+        return rows
+
+    def step(self, rows: npt.NDArray[np.int64]) -> Step:
+        """The given programs as one step."""
+        graphs = self.programs.graphs.select(rows)
+        return (
+            self.scorer.batch(graphs),
+            torch.from_numpy(self.throughput[rows]),
+            torch.from_numpy(self.programs.task[rows].astype(np.int64)),
+        )
+
+
+class FitModule(lightning.LightningModule):
+    """The model with its loss and its optimizer."""
+
+    def __init__(self, model: TopKGNN, settings: FitSettings, steps: int) -> None:
+        super().__init__()
+        self.model, self.settings, self.steps = model, settings, steps
+        self.loss = combine(settings.loss)
+
+    def training_step(self, step: Step, _index: int) -> Tensor:
+        """The loss of one step."""
+        batch, target, task = step
+        loss: Tensor = self.loss(self.model(batch), target, task)
+        self.log("train_loss", loss, batch_size=len(target), on_step=False, on_epoch=True)
+        return loss
+
+    def validation_step(self, step: Step, _index: int) -> None:
+        """Logs the loss and the share of pairs that are ordered wrongly."""
+        batch, target, task = step
+        scores = self.model(batch)
+        self.log("validation_loss", self.loss(scores, target, task), batch_size=len(target), sync_dist=True)
+        different = (target[:, None] > target[None, :]) & (task[:, None] == task[None, :])
+        wrong = (scores[:, None] <= scores[None, :]) & different
+        self.log("validation_error", wrong.sum() / different.sum().clamp(min=1), batch_size=len(target), sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with one cosine."""
+        optimizer = torch.optim.AdamW(
+            self.parameters(), self.settings.learning_rate, weight_decay=self.settings.weight_decay
+        )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, self.settings.learning_rate, total_steps=max(2, self.steps), pct_start=0.1
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def transfer_batch_to_device(self, batch: Step, device: torch.device, _dataloader_idx: int) -> Step:
+        """Moves a step."""
+        graphs, target, task = batch
+        return graphs.to(device), target.to(device), task.to(device)
+
+
+class _Report(Callback):
+    """Tells of each finished epoch."""
+
+    def __init__(self, tell: Callable[[int, dict[str, float]], None]) -> None:
+        self.tell = tell
+
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
+        if not trainer.sanity_checking:
+            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+            self.tell(trainer.current_epoch + 1, metrics)
+
+
+def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: MeasuredPrograms, seed: int) -> Checkpoint:
+    """An untrained model, normalised for the given programs.
+
+    Raises:
+        ValueError: the vectors have another length than the architecture wants.
+    """
+    if vectors.dim != config.type_dim:
+        raise ValueError(f"node type vectors of length {vectors.dim}, and the model wants {config.type_dim}")
+    chosen = columns(config.groups)
+    norm = normalisation(train.graphs, chosen)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = TopKGNN(config, torch.zeros(0, config.type_dim), norm["mean"], norm["std"])
+    return Checkpoint(config, tuple(VALUES[i][0] for i in chosen), vectors, model.state_dict())
+
+
+def fit(
+    checkpoint: Checkpoint,
+    train: MeasuredPrograms,
+    validation: MeasuredPrograms,
+    settings: FitSettings,
+    folder: Path,
+    tell: Callable[[int, dict[str, float]], None] = lambda _epoch, _metrics: None,
+) -> Checkpoint:
+    """Trains from a checkpoint's weights and returns the epoch with the lowest validation error.
+
+    An interrupted training goes on from ``folder/last.ckpt`` if it is called again with the same settings.
+
+    Args:
+        checkpoint: Where to start.
+        train: Programs to learn from.
+        validation: Programs of other tasks, which decide when to stop.
+        settings: How.
+        folder: For Lightning's checkpoints.
+        tell: Called after each epoch with its number and metrics.
+
+    Raises:
+        ValueError: there is nothing to train on, or no such loss.
+    """
+    if not len(train) or not len(validation):
+        raise ValueError("training needs at least one program to train on and one of another task to validate on")
+    folder.mkdir(parents=True, exist_ok=True)
+    scorer = Scorer(checkpoint)
+    batches = TaskBatches(train, scorer, settings, shuffle=True)
+    module = FitModule(scorer.model, settings, len(batches) * settings.epochs)
+    # Lightning's ranking of epochs; the file is Lightning's own format and is read back by Lightning only.
+    best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
+    resume = folder / "last.ckpt"
+    fingerprint = json.dumps({**asdict(settings), **asdict(checkpoint.config)}, sort_keys=True)
+    marker = folder / "settings.json"
+    if resume.exists() and (not marker.exists() or marker.read_text() != fingerprint):
+        resume.unlink()
+    marker.write_text(fingerprint)
+    with warnings.catch_warnings(), _quiet_lightning(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(settings.seed)
+        trainer = lightning.Trainer(
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            max_epochs=settings.epochs,
+            callbacks=[best, EarlyStopping("validation_error", patience=settings.patience), _Report(tell)],
+            default_root_dir=folder,
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            gradient_clip_val=1.0,
+        )
+        scorer.model.train()
+        trainer.fit(
+            module,
+            DataLoader(batches, batch_size=None),
+            DataLoader(TaskBatches(validation, scorer, settings, shuffle=False), batch_size=None),
+            ckpt_path=resume if resume.exists() else None,
+            weights_only=False,
+        )
+        state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
+    weights = {name.removeprefix("model."): tensor for name, tensor in state.items() if name.startswith("model.")}
+    card = {
+        **checkpoint.card,
+        "training": {
+            **asdict(settings),
+            "train_programs": len(train),
+            "train_tasks": len(train.tasks),
+            "validation_programs": len(validation),
+            "validation_tasks": len(validation.tasks),
+            "validation_error": float(best.best_model_score) if best.best_model_score is not None else None,
+        },
+    }
+    return replace(checkpoint, state=weights, card=card)
+
+
+class _quiet_lightning:
+    """Lightning greets and gives tips through logging."""
+
+    def __enter__(self) -> None:
+        self.loggers = [logging.getLogger(n) for n in ("lightning.pytorch", "lightning.fabric", "lightning")]
+        self.levels = [logger.level for logger in self.loggers]
+        for logger in self.loggers:
+            logger.setLevel(logging.ERROR)
+
+    def __exit__(self, *_error: object) -> None:
+        for logger, level in zip(self.loggers, self.levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,98 @@
+"""Losses: scores of programs against their normalised throughput; ranking losses compare within a task only.
+
+Every loss takes ``scores`` float32[P] (logits: see ``models.topk_gnn``), ``targets`` float32[P] (the task's lowest
+latency over the program's, in [0, 1]) and ``task`` int64[P], and returns a scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def huber(scores: Tensor, targets: Tensor, _task: Tensor) -> Tensor:
+    """Huber loss of the predicted throughput, delta 1."""
+    return functional.huber_loss(torch.sigmoid(scores), targets)
+
+
+def mse(scores: Tensor, targets: Tensor, _task: Tensor) -> Tensor:
+    """Mean squared error of the predicted throughput."""
+    return functional.mse_loss(torch.sigmoid(scores), targets)
+
+
+def pairwise_hinge(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
+    """Hinge loss, margin 1, over the pairs of programs of one task in which the first is the faster one."""
+    better = _better(targets, task)
+    margin = scores[:, None] - scores[None, :]
+    return (functional.relu(1 - margin) * better).sum() / better.sum().clamp(min=1)
+
+
+def list_mle(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
+    """Negative log likelihood of the true order under Plackett-Luce, a program (Xia et al. 2008, ListMLE)."""
+    # Sorted by task, then from the fastest to the slowest program; a program competes with those after it.
+    order = torch.argsort(targets, descending=True, stable=True)
+    order = order[torch.argsort(task[order], stable=True)]
+    scores, task = scores[order], task[order]
+    rest = (task[:, None] == task[None, :]) & torch.ones_like(task[:, None] == task[None, :]).triu()
+    log_sum = torch.logsumexp(scores[None, :].expand_as(rest).masked_fill(~rest, -torch.inf), dim=1)
+    return (log_sum - scores).mean()
+
+
+def lambda_rank(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
+    """Logistic loss over pairs, each weighted by the change of NDCG if the two were swapped (Burges et al. 2006).
+
+    The gain of a program is ``2 ** (4 * target) - 1``: the fastest programs decide.
+    """
+    same = task[:, None] == task[None, :]
+    better = _better(targets, task)
+    with torch.no_grad():
+        rank = ((scores[None, :] > scores[:, None]) & same).sum(dim=1) + 1
+        gain = 2 ** (4 * targets) - 1
+        discount = 1 / torch.log2(rank + 1.0)
+        ideal_rank = ((targets[None, :] > targets[:, None]) & same).sum(dim=1) + 1
+        ideal = torch.zeros_like(gain).scatter_add(0, _dense(task), gain / torch.log2(ideal_rank + 1.0))
+        ideal = ideal[_dense(task)].clamp(min=1e-6)
+        weight = (gain[:, None] - gain[None, :]).abs() * (discount[:, None] - discount[None, :]).abs() / ideal[:, None]
+    pairs = functional.softplus(scores[None, :] - scores[:, None]) * better * weight
+    return pairs.sum() / torch.unique(task).numel()
+
+
+def _better(targets: Tensor, task: Tensor) -> Tensor:
+    """float[P, P]: 1 where the first program is of the same task and faster than the second."""
+    return ((targets[:, None] > targets[None, :]) & (task[:, None] == task[None, :])).to(targets.dtype)
+
+
+def _dense(task: Tensor) -> Tensor:
+    """The tasks renumbered from 0."""
+    return torch.unique(task, return_inverse=True)[1]
+
+
+LOSSES: dict[str, Loss] = {
+    "huber": huber,
+    "mse": mse,
+    "hinge": pairwise_hinge,
+    "list-mle": list_mle,
+    "lambda-rank": lambda_rank,
+}
+
+
+def combine(name: str) -> Loss:
+    """A loss by name; ``a+b`` adds two of them.
+
+    Raises:
+        ValueError: there is no such loss.
+    """
+    parts = name.split("+")
+    unknown = [part for part in parts if part not in LOSSES]
+    if unknown:
+        raise ValueError(f"unknown loss '{unknown[0]}'; one of {', '.join(LOSSES)}, or two joined by '+'")
+
+    def total(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
+        return torch.stack([LOSSES[part](scores, targets, task) for part in parts]).sum()
+
+    return total

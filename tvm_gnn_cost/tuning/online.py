@@ -1,0 +1,189 @@
+"""A pre-trained model that keeps learning from the programs that a search measures; knows nothing of TVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.training.losses import combine
+
+_GRAPH_FIELDS = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets")
+
+
+@dataclass(frozen=True)
+class OnlineSettings:
+    """How a search's measurements change the model.
+
+    Attributes:
+        nodes_per_update: Work of one update, in graph nodes that pass through training. A bound on nodes and not on
+            seconds, so that the same seed gives the same search on a busy machine too.
+        programs_per_step: Programs in one step, half of them of the task that was just measured.
+        buffer_programs: Programs that are kept to learn from.
+        learning_rate: AdamW's.
+        anchor: Strength of the pull towards the pre-trained weights (L2-SP, Li et al. 2018, arXiv:1802.01483).
+        loss: One of ``training.losses``.
+        seed: Of the draws from the buffer.
+    """
+
+    nodes_per_update: int = 200_000
+    programs_per_step: int = 64
+    buffer_programs: int = 4096
+    learning_rate: float = 5e-4
+    anchor: float = 1e-2
+    loss: str = "lambda-rank+mse"
+    seed: int = 0
+
+
+@dataclass
+class _TaskBuffer:
+    """Graphs and latencies, float64 seconds, infinite for a failed program, of one task; the oldest first."""
+
+    graphs: ProgramGraphs
+    latency: npt.NDArray[np.float64]
+
+    def keep(self, rows: npt.NDArray[np.int64]) -> _TaskBuffer:
+        return _TaskBuffer(self.graphs.select(rows), self.latency[rows])
+
+
+class OnlineModel:
+    """Scores programs with weights that start at a checkpoint's and follow what was measured since.
+
+    Every update starts again from the pre-trained weights and learns from the whole buffer: it can't drift away from
+    them, however long the search, and what was loaded is never lost.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, settings: OnlineSettings | None = None) -> None:
+        self.settings = settings or OnlineSettings()
+        self.checkpoint = checkpoint
+        self.scorer = Scorer(checkpoint)
+        self.buffers: dict[str, _TaskBuffer] = {}
+        self.updates = 0
+
+    @property
+    def detail(self) -> str:
+        """What the graphs must be extracted with."""
+        return self.scorer.config.detail
+
+    @property
+    def buffer_size(self) -> int:
+        """Programs in the buffer."""
+        return sum(len(buffer.latency) for buffer in self.buffers.values())
+
+    def score(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
+        """float64[G] in [0, 1], the predicted throughput relative to the task's best; 0 for an empty graph."""
+        with np.errstate(over="ignore"):
+            result: npt.NDArray[np.float64] = 1 / (1 + np.exp(-self.scorer.score(graphs)))
+        return result
+
+    def learn(self, task: str, graphs: ProgramGraphs, latency: npt.NDArray[np.float64]) -> None:
+        """Adds measured programs of a task (seconds, infinite where one failed) to the buffer and updates the model."""
+        usable = np.flatnonzero(graphs.node_counts > 0)
+        if not len(usable):
+            return
+        new = _TaskBuffer(graphs.select(usable), np.asarray(latency, np.float64)[usable])
+        old = self.buffers.get(task)
+        if old is not None:
+            joined = ProgramGraphs.concatenate([old.graphs, new.graphs])
+            new = _TaskBuffer(joined, np.concatenate([old.latency, new.latency]))
+        self.buffers[task] = new
+        self._forget()
+        self._train(task)
+        self.updates += 1
+
+    def _forget(self) -> None:
+        """Drops the oldest programs of the task with the most, down to the buffer's size; its best one stays."""
+        while (excess := self.buffer_size - self.settings.buffer_programs) > 0:
+            task = max(self.buffers, key=lambda name: len(self.buffers[name].latency))
+            buffer = self.buffers[task]
+            others = sorted(len(b.latency) for b in self.buffers.values())
+            runner_up = others[-2] if len(others) > 1 else 0
+            drop = min(excess, max(1, len(buffer.latency) - runner_up), len(buffer.latency) - 1)
+            rows = np.arange(len(buffer.latency))
+            oldest = rows[rows != np.argmin(buffer.latency)][:drop]
+            self.buffers[task] = buffer.keep(np.setdiff1d(rows, oldest))
+
+    def _train(self, current: str) -> None:
+        self._restore_pretrained()
+        names = [name for name, b in self.buffers.items() if np.isfinite(b.latency).any() and len(b.latency) > 1]
+        if not names:
+            return
+        settings, rng = self.settings, np.random.default_rng([self.settings.seed, self.updates])
+        loss_of = combine(settings.loss)
+        model = self.scorer.model
+        pretrained = [p.detach().clone() for p in model.parameters()]
+        optimizer = torch.optim.AdamW(model.parameters(), settings.learning_rate, weight_decay=0.0)
+        nodes = 0
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            model.train()
+            while nodes < settings.nodes_per_update:
+                graphs, target, task = self._draw(names, current, rng)
+                batch = self.scorer.batch(graphs)
+                loss = loss_of(model(batch), torch.from_numpy(target), torch.from_numpy(task))
+                for parameter, start in zip(model.parameters(), pretrained, strict=True):
+                    loss = loss + settings.anchor * (parameter - start).square().sum()
+                optimizer.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                nodes += max(1, int(graphs.node_offsets[-1]))
+            model.eval()
+        if not all(bool(p.isfinite().all()) for p in model.parameters()):
+            self._restore_pretrained()
+
+    def _restore_pretrained(self) -> None:
+        # Copies: the loaded tensors must not become the parameters that training changes in place.
+        self.scorer.model.load_state_dict({name: t.clone() for name, t in self.checkpoint.state.items()})
+
+    def _draw(
+        self, names: list[str], current: str, rng: np.random.Generator
+    ) -> tuple[ProgramGraphs, npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """One step: half of the programs from the current task, the rest from a few others."""
+        half = self.settings.programs_per_step // 2
+        others = [name for name in names if name != current]
+        chosen = [(current, half if others else 2 * half)] if current in names else []
+        if others:
+            some = rng.choice(len(others), min(3, len(others)), replace=False)
+            chosen += [(others[i], max(2, half // len(some))) for i in some]
+        parts, targets, tasks = [], [], []
+        for number, (name, count) in enumerate(chosen):
+            buffer = self.buffers[name]
+            rows = rng.permutation(len(buffer.latency))[:count]
+            parts.append(buffer.graphs.select(rows))
+            targets.append((np.min(buffer.latency) / buffer.latency[rows]).astype(np.float32))
+            tasks.append(np.full(len(rows), number, np.int64))
+        return ProgramGraphs.concatenate(parts), np.concatenate(targets), np.concatenate(tasks)
+
+    def to_checkpoint(self) -> Checkpoint:
+        """The pre-trained weights, the present ones and the buffer."""
+        extra = {f"now.{name}": tensor for name, tensor in self.scorer.model.state_dict().items()}
+        tasks = []
+        for number, (task, buffer) in enumerate(self.buffers.items()):
+            tasks.append({"task": task, "type_names": list(buffer.graphs.type_names)})
+            extra[f"buffer.{number}.latency"] = torch.from_numpy(buffer.latency)
+            for name in _GRAPH_FIELDS:
+                extra[f"buffer.{number}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(buffer.graphs, name)))
+        return replace(self.checkpoint, extra=extra, extra_info={"updates": self.updates, "tasks": tasks})
+
+    @staticmethod
+    def from_checkpoint(checkpoint: Checkpoint, settings: OnlineSettings | None = None) -> OnlineModel:
+        """Restores what :meth:`to_checkpoint` gave, or starts from a checkpoint that was never in a search."""
+        extra, info = checkpoint.extra, checkpoint.extra_info
+        model = OnlineModel(replace(checkpoint, extra={}, extra_info={}), settings)
+        if not info:
+            return model
+        model.updates = int(info["updates"])
+        tasks: list[dict[str, Any]] = info["tasks"]
+        for number, entry in enumerate(tasks):
+            arrays = {name: extra[f"buffer.{number}.{name}"].numpy() for name in _GRAPH_FIELDS}
+            graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), **arrays)
+            model.buffers[entry["task"]] = _TaskBuffer(graphs, extra[f"buffer.{number}.latency"].numpy())
+        now = {name.removeprefix("now."): tensor for name, tensor in extra.items() if name.startswith("now.")}
+        model.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})
+        return model
