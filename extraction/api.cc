@@ -13,9 +13,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "program_graph.h"
@@ -32,19 +34,43 @@ using tvm::ffi::Map;
 using tvm::ffi::String;
 using tvm::ffi::Tensor;
 
-// Uninitialised memory; huge pages where the kernel allows, because first touching 64 MB by 4 KB pages costs as much
-// as the walk that fills them.
+// Zeroed memory. Large arrays come fresh from the kernel, which zeroes them anyway, in huge pages where it has them:
+// first touching 64 MB by 4 KB pages costs as much as the walk that fills them.
 struct Allocator {
+  static constexpr size_t kHugePage = size_t{1} << 21;
+
+  static size_t MappedBytes(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
+  static bool IsMapped(size_t bytes) { return bytes >= 2 * kHugePage; }
+
   void AllocData(DLTensor* tensor) {
-    constexpr size_t kHugePage = size_t{1} << 21;
-    const size_t bytes = std::max<size_t>(tvm::ffi::GetDataSize(*tensor), 1);
-    const bool is_large = bytes >= 2 * kHugePage;
-    const size_t alignment = is_large ? kHugePage : 64;
-    tensor->data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    if (tensor->data == nullptr) throw std::bad_alloc();
-    if (is_large) madvise(tensor->data, bytes, MADV_HUGEPAGE);
+    const size_t bytes = tvm::ffi::GetDataSize(*tensor);
+    if (!IsMapped(bytes)) {
+      constexpr size_t kAlignment = 64;
+      const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+      tensor->data = std::aligned_alloc(kAlignment, rounded);
+      if (tensor->data == nullptr) throw std::bad_alloc();
+      std::memset(tensor->data, 0, rounded);
+      return;
+    }
+    const size_t mapped = MappedBytes(bytes);
+    void* region = mmap(nullptr, mapped + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (region == MAP_FAILED) throw std::bad_alloc();
+    // Cut to an aligned start; both remainders are whole pages.
+    char* start = static_cast<char*>(region);
+    const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
+    if (before > 0) munmap(start, before);
+    if (before < kHugePage) munmap(start + before + mapped, kHugePage - before);
+    tensor->data = start + before;
+    madvise(tensor->data, mapped, MADV_HUGEPAGE);
   }
-  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
+  void FreeData(DLTensor* tensor) {
+    const size_t bytes = tvm::ffi::GetDataSize(*tensor);
+    if (IsMapped(bytes)) {
+      munmap(tensor->data, MappedBytes(bytes));
+    } else {
+      std::free(tensor->data);
+    }
+  }
 };
 
 template <typename T>
@@ -68,9 +94,36 @@ struct Slot {
 };
 
 struct Worker {
-  explicit Worker(bool is_tree) : walker(is_tree, graphs) {}
   Graphs graphs;
-  Walker walker;
+  Walker walker{graphs};
+};
+
+// Workers are kept from call to call: their memory is warm then, and they know the types. Those that have grown large
+// are not.
+class WorkerPool {
+ public:
+  static WorkerPool& Global() {
+    static WorkerPool* pool = new WorkerPool();  // never destroyed, like the registry
+    return *pool;
+  }
+  std::unique_ptr<Worker> Take() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Worker>();
+    auto worker = std::move(idle_.back());
+    idle_.pop_back();
+    return worker;
+  }
+  void Return(std::unique_ptr<Worker> worker) {
+    if (worker->graphs.nodes.capacity() > kMaxKeptNodes) return;
+    worker->graphs.Clear();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_.size() < std::max(1u, std::thread::hardware_concurrency())) idle_.push_back(std::move(worker));
+  }
+
+ private:
+  static constexpr size_t kMaxKeptNodes = size_t{1} << 20;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> idle_;
 };
 
 std::string DescribeType(const Any& value) {
@@ -79,7 +132,7 @@ std::string DescribeType(const Any& value) {
   return "a " + value.GetTypeKey();
 }
 
-void ExtractOne(const Any& module, Worker& worker, Slot& slot) {
+void ExtractOne(const Any& module, bool is_tree, Worker& worker, Slot& slot) {
   Graphs& graphs = worker.graphs;
   slot.node_begin = graphs.nodes.size();
   slot.edge_begin = graphs.edges.size();
@@ -89,7 +142,7 @@ void ExtractOne(const Any& module, Worker& worker, Slot& slot) {
                            "; wrap a PrimFunc as IRModule({\"main\": func})",
                        true);
     }
-    worker.walker.Run(reinterpret_cast<const TVMFFIAny*>(&module)->v_obj);
+    worker.walker.Run(reinterpret_cast<const TVMFFIAny*>(&module)->v_obj, is_tree);
   } catch (const GraphError& error) {
     graphs.nodes.resize(slot.node_begin);
     graphs.edges.resize(slot.edge_begin);
@@ -129,26 +182,27 @@ struct Output {
   int8_t* relation;
 };
 
+template <int begin, int size>
+void CopyBlock(const std::vector<float>& rows, int32_t index, float* row) {
+  if (index < 0) return;
+  std::memcpy(row + begin, rows.data() + static_cast<size_t>(index) * size, size * sizeof(float));
+}
+
+// The row is zero so far.
 void WriteRow(const Node& node, const Graphs& graphs, float* row) {
-  const auto copy = [&](const std::vector<float>& rows, int32_t index, int begin, int size) {
-    if (index >= 0) {
-      std::memcpy(row + begin, rows.data() + static_cast<size_t>(index) * size, size * sizeof(float));
-    } else {
-      std::memset(row + begin, 0, size * sizeof(float));
-    }
-  };
   std::memcpy(row, node.constants, sizeof(node.constants));
-  const double lanes = node.dtype.bits == 0 ? 0 : Lanes(node.dtype);
-  const bool is_float = IsFloat(node.dtype);
-  row[v_dtype_bytes] = node.dtype.bits == 0 ? 0 : Log(std::max(1, node.dtype.bits / 8));
-  row[v_dtype_lanes] = lanes == 1 ? 1 : Log(lanes);
-  row[v_is_float] = node.dtype.bits != 0 && is_float;
-  row[v_is_int] = node.dtype.bits != 0 && !is_float && node.dtype.code != kDLOpaqueHandle;
-  copy(graphs.owns, node.own, kOwnBegin, kOwnSize);
-  copy(graphs.contexts, node.context, kContextBegin, kContextSize);
+  if (node.dtype.bits != 0) {
+    const bool is_float = IsFloat(node.dtype);
+    row[v_dtype_bytes] = Log(std::max(1, node.dtype.bits / 8));
+    row[v_dtype_lanes] = Log(Lanes(node.dtype));
+    row[v_is_float] = is_float;
+    row[v_is_int] = !is_float && node.dtype.code != kDLOpaqueHandle;
+  }
+  CopyBlock<kOwnBegin, kOwnSize>(graphs.owns, node.own, row);
+  CopyBlock<kContextBegin, kContextSize>(graphs.contexts, node.context, row);
   row[kDepthColumn] = Log(node.depth);
-  copy(graphs.accesses, node.access, kAccessBegin, kAccessSize);
-  copy(graphs.works, node.work, kWorkBegin, kWorkSize);
+  CopyBlock<kAccessBegin, kAccessSize>(graphs.accesses, node.access, row);
+  CopyBlock<kWorkBegin, kWorkSize>(graphs.works, node.work, row);
 }
 
 void WriteGraph(const Slot& slot, const Graphs& graphs, int64_t node, int64_t edge, const Output& out) {
@@ -175,13 +229,13 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
   const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
   const size_t worker_count = std::max<size_t>(1, std::min(wanted, count));
   std::vector<std::unique_ptr<Worker>> workers;
-  for (size_t i = 0; i < worker_count; ++i) workers.push_back(std::make_unique<Worker>(is_tree));
+  for (size_t i = 0; i < worker_count; ++i) workers.push_back(WorkerPool::Global().Take());
   std::vector<Slot> slots(count);
   std::atomic<size_t> next{0};
   RunOnThreads(worker_count, [&](size_t worker) {
     for (size_t i = next++; i < count; i = next++) {
       slots[i].worker = worker;
-      ExtractOne(modules[static_cast<int64_t>(i)], *workers[worker], slots[i]);
+      ExtractOne(modules[static_cast<int64_t>(i)], is_tree, *workers[worker], slots[i]);
     }
   });
 
@@ -240,6 +294,7 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
       }
     }
   });
+  for (auto& worker : workers) WorkerPool::Global().Return(std::move(worker));
   return {type_names, node_type, values, edges, relation, node_offsets, edge_offsets, errors};
 }
 

@@ -18,7 +18,9 @@ constexpr int64_t kCommReduce = 2;  // tvm::tirx::IterVarType
 void Walker::ReadPragmas(const TVMFFIObject* object, const TypePlan& plan, Context& context) {
   const TVMFFIObject* map = ReadObject(object, plan, Name::kAnnotations);
   if (map == nullptr || plans_(map->type_index).kind != Kind::kMap) return;
-  for (const auto& [key, value] : *reinterpret_cast<const tvm::ffi::MapBaseObj*>(map)) {
+  const auto* annotations = reinterpret_cast<const tvm::ffi::MapBaseObj*>(map);
+  if (annotations->size() == 0) return;
+  for (const auto& [key, value] : *annotations) {
     const auto name = key.as<tvm::ffi::String>();
     if (!name) continue;
     double number = 0;

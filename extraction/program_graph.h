@@ -20,6 +20,9 @@
 
 #include <tvm/ffi/c_api.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -73,10 +76,30 @@ struct Graphs {
   std::vector<Node> nodes;
   std::vector<Edge> edges;  // without CHILD: that is Node::parent
   std::vector<float> contexts, owns, accesses, works;
+
+  void Clear() {
+    nodes.clear();
+    edges.clear();
+    for (auto* rows : {&contexts, &owns, &accesses, &works}) rows->clear();
+  }
 };
 
-float Log(double x);        // log2(1 + x), for x >= 0
-float SignedLog(double x);  // sign(x) log2(1 + |x|)
+inline constexpr int kLogTable = 1024;
+extern const std::array<float, kLogTable> kLogs;  // log2(1 + i): most counts, extents and depths are small
+
+// log2(1 + x), for x >= 0.
+inline float Log(double x) {
+  if (x < kLogTable) {
+    const auto i = static_cast<int>(x);
+    if (static_cast<double>(i) == x) return kLogs[static_cast<size_t>(i)];
+  }
+  return std::log2(1.0f + static_cast<float>(std::min(x, 3e38)));
+}
+
+// sign(x) log2(1 + |x|). Immediates can be infinite or not a number; values never are.
+inline float SignedLog(double x) {
+  return std::isnan(x) ? 0.0f : std::copysign(Log(std::fabs(x)), static_cast<float>(std::clamp(x, -1.0, 1.0)));
+}
 
 }  // namespace tvm_gnn_cost
 

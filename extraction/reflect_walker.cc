@@ -16,12 +16,11 @@ constexpr int kMaxNest = 2 * kMaxDepth + 16;
 
 }  // namespace
 
-float Log(double x) { return std::log2(1.0f + static_cast<float>(std::min(x, 3e38))); }
-
-// Immediates can be infinite or not a number; values never are.
-float SignedLog(double x) {
-  return std::isnan(x) ? 0.0f : std::copysign(Log(std::fabs(x)), static_cast<float>(std::clamp(x, -1.0, 1.0)));
-}
+const std::array<float, kLogTable> kLogs = [] {
+  std::array<float, kLogTable> logs{};
+  for (int i = 0; i < kLogTable; ++i) logs[static_cast<size_t>(i)] = std::log2(1.0f + static_cast<float>(i));
+  return logs;
+}();
 
 void Work::AddScaled(const Work& other, double times) {
   float_ops += times * other.float_ops;
@@ -31,7 +30,8 @@ void Work::AddScaled(const Work& other, double times) {
   stores += times * other.stores;
 }
 
-void Walker::Run(const TVMFFIObject* module) {
+void Walker::Run(const TVMFFIObject* module, bool is_tree) {
+  is_tree_ = is_tree;
   first_node_ = out_.nodes.size();
   visits_ = 0;
   analyzer_.Reset();
@@ -80,7 +80,8 @@ void Walker::PushContext(Context context) {
 
 int32_t Walker::Emit(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   const auto id = static_cast<int32_t>(out_.nodes.size() - first_node_);
-  const DLDataType dtype = DTypeOf(ReadObject(object, plan, Name::kTy), plans_);
+  const TVMFFIObject* type = ReadObject(object, plan, Name::kTy);
+  const DLDataType dtype = type == nullptr ? DLDataType{0, 0, 0} : DTypeOf(type, plans_);
   out_.nodes.push_back({plan.type_name, place.parent, contexts_.back().row, -1, -1, -1, place.depth, dtype, {0, 0}});
   if (plan.is_arithmetic && !place.hidden) {
     (IsFloat(dtype) ? work_.float_ops : work_.int_ops) += Lanes(dtype);

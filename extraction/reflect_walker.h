@@ -62,9 +62,9 @@ struct Context {
 
 class Walker {
  public:
-  Walker(bool is_tree, Graphs& out) : is_tree_(is_tree), out_(out), analyzer_(plans_) {}
-  // Appends one graph; throws GraphError, and then the caller cuts the output back.
-  void Run(const TVMFFIObject* module);
+  explicit Walker(Graphs& out) : out_(out), analyzer_(plans_) {}
+  // Appends one graph, with all nodes or those of detail="statements"; throws GraphError, and then the caller cuts the output back.
+  void Run(const TVMFFIObject* module, bool is_tree);
 
  private:
   // How a node was reached. `nest` counts containers too: it is what bounds the C stack.
@@ -102,12 +102,12 @@ class Walker {
                  int64_t body_children);
   void Finish();
 
-  const bool is_tree_;
   Graphs& out_;
   PlanCache plans_;
   IndexAnalyzer analyzer_;
 
   // of the graph at hand
+  bool is_tree_ = true;
   size_t first_node_ = 0;
   int64_t visits_ = 0;
   std::vector<Loop> loops_;

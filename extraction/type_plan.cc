@@ -5,7 +5,6 @@
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -99,6 +98,10 @@ Field::Mode ModeOf(const TVMFFIFieldInfo& info) {
   if (info.size == sizeof(void*) && info.field_static_type_index >= kTVMFFIStaticObjectBegin) {
     return Field::Mode::kPointer;
   }
+  if (info.field_static_type_index == kTVMFFIInt && info.size == 4) return Field::Mode::kInt32;
+  if (info.field_static_type_index == kTVMFFIInt && info.size == 8) return Field::Mode::kInt64;
+  if (info.field_static_type_index == kTVMFFIFloat && info.size == 8) return Field::Mode::kFloat64;
+  if (info.field_static_type_index == kTVMFFIDataType && info.size == sizeof(DLDataType)) return Field::Mode::kDType;
   if (info.size == sizeof(TVMFFIAny) && info.field_static_type_index == kTVMFFIAny) return Field::Mode::kAny;
   return Field::Mode::kGetter;
 }
@@ -122,14 +125,25 @@ tvm::ffi::Any GetField(const TVMFFIObject* object, const TypePlan& plan, Name na
 }  // namespace
 
 int64_t ReadInt(const TVMFFIObject* object, const TypePlan& plan, Name name, int64_t otherwise) {
+  const Field* field = plan.named[static_cast<size_t>(name)];
+  if (field == nullptr) return otherwise;
+  if (field->mode == Field::Mode::kInt32) return *static_cast<const int32_t*>(FieldAddress(object, *field));
+  if (field->mode == Field::Mode::kInt64) return *static_cast<const int64_t*>(FieldAddress(object, *field));
   return GetField(object, plan, name).as<int64_t>().value_or(otherwise);
 }
 
 double ReadNumber(const TVMFFIObject* object, const TypePlan& plan, Name name) {
-  const tvm::ffi::Any value = GetField(object, plan, name);
-  if (auto integer = value.as<int64_t>()) return static_cast<double>(*integer);
-  // An integer that 64 bits cannot hold counts as the largest that they can.
-  return value.as<double>().value_or(static_cast<double>(INT64_MAX));
+  const Field* field = plan.named[static_cast<size_t>(name)];
+  if (field == nullptr) return 0;
+  const void* address = FieldAddress(object, *field);
+  if (field->mode == Field::Mode::kFloat64) return *static_cast<const double*>(address);
+  if (field->mode == Field::Mode::kAny) {
+    const TVMFFIAny& value = *static_cast<const TVMFFIAny*>(address);
+    if (value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool) return static_cast<double>(value.v_int64);
+    if (value.type_index == kTVMFFIFloat) return value.v_float64;
+    return static_cast<double>(INT64_MAX);  // an integer that 64 bits cannot hold counts as the largest that they can
+  }
+  return static_cast<double>(ReadInt(object, plan, name, 0));
 }
 
 std::string ReadString(const TVMFFIObject* object, const TypePlan& plan, Name name) {
@@ -142,11 +156,9 @@ DLDataType DTypeOf(const TVMFFIObject* type, PlanCache& plans) {
   const TypePlan& plan = plans(type->type_index);
   const Field* field = plan.named[static_cast<size_t>(Name::kDtype)];
   if (field == nullptr || (plan.kind != Kind::kPrimType && plan.kind != Kind::kBufferType)) return {0, 0, 0};
-  if (field->mode == Field::Mode::kPointer) {
-    return plan.kind == Kind::kBufferType ? DTypeOf(ReadObject(type, plan, Name::kDtype), plans) : DLDataType{0, 0, 0};
-  }
-  if (field->info->field_static_type_index != kTVMFFIDataType) return {0, 0, 0};
-  return *static_cast<const DLDataType*>(FieldAddress(type, *field));
+  if (field->mode == Field::Mode::kDType) return *static_cast<const DLDataType*>(FieldAddress(type, *field));
+  // A buffer's element type is a PrimType.
+  return plan.kind == Kind::kBufferType ? DTypeOf(ReadObject(type, plan, Name::kDtype), plans) : DLDataType{0, 0, 0};
 }
 
 bool IsFloat(DLDataType dtype) {
@@ -219,6 +231,7 @@ std::vector<std::string> Registry::Names() {
 
 std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   auto plan = std::make_unique<TypePlan>();
+  plan->object_offsets.fill(-1);
   if (type_index < kTVMFFIDynObjectBegin) {
     plan->is_node = false;
     plan->kind = type_index == kTVMFFIArray || type_index == kTVMFFIList  ? Kind::kSequence
@@ -244,13 +257,14 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   for (const TVMFFIFieldInfo* field : fields) {
     const std::string field_name = ToString(field->name);
     const bool hidden = rule != KindRules().end() && Contains(rule->hidden, field_name);
-    const Field entry{field, ModeOf(*field), hidden};
+    const Field entry{field, field->offset, ModeOf(*field), hidden};
     // Types and source positions are the declared contents of these two fields in every class: nothing to walk.
     if (field_name != "span" && field_name != "ty" && CanHoldNodes(*field)) plan->children.push_back(entry);
     const auto known = FieldNames().find(field_name);
     if (known == FieldNames().end()) continue;
     plan->named_storage.push_back(std::make_unique<Field>(entry));
     plan->named[static_cast<size_t>(known->second)] = plan->named_storage.back().get();
+    if (entry.mode == Field::Mode::kPointer) plan->object_offsets[static_cast<size_t>(known->second)] = entry.offset;
     if (rule != KindRules().end()) {
       needed += Contains(rule->needed, known->second == Name::kBuffer ? "buffer" : field_name);
     }

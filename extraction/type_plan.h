@@ -29,9 +29,11 @@ enum class Name : uint8_t {
 
 struct Field {
   const TVMFFIFieldInfo* info;
+  int64_t offset;
   // An object reference and an Any are read where they lie, with no reference count touched (atomics would be a third
   // of the walk, and two threads would fight over shared objects); the rest goes through the getter.
-  enum class Mode : uint8_t { kPointer, kAny, kGetter } mode;
+  // So are plain numbers and dtypes, by their declared type and size.
+  enum class Mode : uint8_t { kPointer, kAny, kInt32, kInt64, kFloat64, kDType, kGetter } mode;
   bool hidden;  // what lies below it is left out of detail="statements"
 };
 
@@ -43,6 +45,8 @@ struct TypePlan {
   int32_t call_name = -1;        // that of a Call whose callee is of this type
   std::string type_key;
   std::vector<Field> children;   // fields that can hold nodes, ancestors' first
+  // Where a plain reference lies; -1 where the type has no such field or keeps it otherwise.
+  std::array<int64_t, static_cast<size_t>(Name::kCount)> object_offsets;
   std::array<const Field*, static_cast<size_t>(Name::kCount)> named{};
   std::vector<std::unique_ptr<Field>> named_storage;
 };
@@ -99,14 +103,14 @@ class PlanCache {
 };
 
 inline const void* FieldAddress(const TVMFFIObject* object, const Field& field) {
-  return reinterpret_cast<const char*>(object) + field.info->offset;
+  return reinterpret_cast<const char*>(object) + field.offset;
 }
 
 // The object that a plain reference field holds; null for an empty one and for a field that this type lacks.
 inline const TVMFFIObject* ReadObject(const TVMFFIObject* object, const TypePlan& plan, Name name) {
-  const Field* field = plan.named[static_cast<size_t>(name)];
-  if (field == nullptr || field->mode != Field::Mode::kPointer) return nullptr;
-  return *static_cast<const TVMFFIObject* const*>(FieldAddress(object, *field));
+  const int64_t offset = plan.object_offsets[static_cast<size_t>(name)];
+  if (offset < 0) return nullptr;
+  return *reinterpret_cast<const TVMFFIObject* const*>(reinterpret_cast<const char*>(object) + offset);
 }
 
 // An int, bool or IntImm-like number held by a field; `otherwise` for anything else.
