@@ -1,0 +1,191 @@
+"""Turns the records of a MetaSchedule database into graphs in a store; talks to TVM."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.datasets.meta_schedule import Collection, Problem, Record, read_collection
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.graphs.extract import Detail, extract_graphs
+from tvm_gnn_cost.measuring.preload import import_tensor_intrin
+
+#: Columns of ``ms.feature_extractor.PerStoreFeature`` with its default settings.
+PER_STORE_COLUMNS = 164
+
+
+class Progress(Protocol):
+    """Told of every chunk of records; the command line draws it."""
+
+    def extracted(self, done: int, total: int) -> None:
+        """So many of the records are in the store now."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What :func:`extract_collection` did: programs added, programs that were there already, records left out."""
+
+    added: int
+    known: int
+    problems: tuple[Problem, ...]
+
+
+def extract_collection(
+    folder: Path,
+    store: GraphStore,
+    *,
+    detail: Detail = "tree",
+    per_store_features: bool = True,
+    programs_at_once: int = 512,
+    progress: Progress | None = None,
+) -> Extraction:
+    """Replays the records of a collection and appends their graphs to a store, a shard at a time.
+
+    Records that are in the store already are not replayed again, so an interrupted extraction goes on where it was.
+
+    Args:
+        folder: What :func:`read_collection` takes.
+        store: Where the programs go.
+        detail: How much of the syntax tree is kept, see ``extract_graphs``.
+        per_store_features: Also extract TVM's own features, which its XGBoost model needs; slower by half.
+        programs_at_once: Programs replayed and held in memory at a time, one shard of the store.
+        progress: Told after every shard.
+
+    Raises:
+        FileNotFoundError: the folder holds no MetaSchedule database.
+        ValueError: the store was written by another version.
+    """
+    collection = read_collection(folder)
+    import_tensor_intrin()
+    keys = [_key(collection, record) for record in collection.records]
+    present = store.keys()
+    new = {key: record for key, record in zip(keys, collection.records, strict=True) if key not in present}
+    problems = list(collection.problems)
+    known, added = len(keys) - len(new), 0
+    waiting = list(new.items())
+    for start in range(0, len(waiting), programs_at_once):
+        chunk = waiting[start : start + programs_at_once]
+        added += _extract_chunk(collection, chunk, store, detail, per_store_features, problems)
+        if progress is not None:
+            progress.extracted(known + start + len(chunk), len(keys))
+    _append_tasks(collection, store)
+    return Extraction(added, known, tuple(problems))
+
+
+def _extract_chunk(
+    collection: Collection,
+    chunk: Sequence[tuple[str, Record]],
+    store: GraphStore,
+    detail: Detail,
+    per_store_features: bool,
+    problems: list[Problem],
+) -> int:
+    """Replays, extracts and stores one shard's worth of records; returns how many could be."""
+    kept: list[tuple[str, Record, Schedule]] = []
+    for key, record in chunk:
+        try:
+            kept.append((key, record, collection.replay(record)))
+        except ValueError as error:
+            problems.append(Problem(collection.folder / "database_tuning_record.json", record.line, str(error)))
+    if not kept:
+        return 0
+    records = [record for _, record, _ in kept]
+    graphs = extract_graphs([schedule.mod for _, _, schedule in kept], detail=detail, on_error="skip")
+    numbers: dict[tuple[str, str], int] = {}
+    tasks: list[TaskInfo] = []
+    task = np.empty(len(records), np.int32)
+    for i, record in enumerate(records):
+        info = collection.task(record)
+        task[i] = numbers.setdefault((info.hash, info.target), len(numbers))
+        if task[i] == len(tasks):
+            tasks.append(info)
+    features = None
+    if per_store_features:
+        features = _per_store_features(collection, records, [schedule for _, _, schedule in kept], task)
+    repeats = [summarise_repeats(record.run_secs) for record in records]
+    programs = MeasuredPrograms(
+        graphs,
+        tuple(tasks),
+        task,
+        np.array([latency for latency, _ in repeats]),
+        np.array([noise for _, noise in repeats], np.float32),
+        tuple(record.failure for record in records),
+        tuple(record.phase for record in records),
+        features,
+    )
+    store.append(programs, run_secs=[record.run_secs for record in records], keys=[key for key, _, _ in kept])
+    return len(kept)
+
+
+def summarise_repeats(run_secs: Sequence[float]) -> tuple[float, float]:
+    """Median in seconds (infinite for no repeat) and coefficient of variation (NaN for fewer than two)."""
+    if not run_secs:
+        return math.inf, math.nan
+    noise = float(np.std(run_secs, ddof=1) / np.mean(run_secs)) if len(run_secs) > 1 else math.nan
+    return float(np.median(run_secs)), noise
+
+
+def _per_store_features(
+    collection: Collection, records: Sequence[Record], schedules: Sequence[Schedule], task: npt.NDArray[np.int32]
+) -> RaggedFeatures:
+    """TVM's features; none for a program that TVM cannot lower."""
+    extractor = ms.feature_extractor.PerStoreFeature()
+    out: list[npt.NDArray[np.float32]] = [np.zeros((0, PER_STORE_COLUMNS), np.float32)] * len(records)
+    for number in np.unique(task):
+        members = np.flatnonzero(task == number).tolist()
+        first = records[members[0]]
+        context = ms.TuneContext(collection.workload(first).mod, target=tvm.target.Target(json.loads(first.target)))
+        candidates = [ms.MeasureCandidate(schedules[i], _args_info(records[i])) for i in members]
+        for i, rows in zip(members, _features_of_task(extractor, context, candidates), strict=True):
+            out[i] = rows
+    offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in out])]).astype(np.int64)
+    return RaggedFeatures(np.concatenate(out), offsets)
+
+
+def _features_of_task(extractor: Any, context: Any, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+    try:
+        return [rows.numpy().astype(np.float32) for rows in extractor.extract_from(context, candidates)]
+    except Exception:  # One program that cannot be lowered fails the whole call; TVM has no narrower error for it.
+        if len(candidates) == 1:
+            return [np.zeros((0, PER_STORE_COLUMNS), np.float32)]
+        return [rows for candidate in candidates for rows in _features_of_task(extractor, context, [candidate])]
+
+
+def _append_tasks(collection: Collection, store: GraphStore) -> None:
+    """Tells the store of networks that its tasks were found in since their programs were extracted."""
+    known = {(task.hash, task.target): task for task in store.tasks()}
+    changed = {}
+    for record in collection.records:
+        task = collection.task(record)
+        old = known.get((task.hash, task.target))
+        if old is not None and not task.weights.items() <= old.weights.items():
+            changed[task.hash, task.target] = task
+    if changed:
+        nothing, graphs = np.zeros(0), extract_graphs([])
+        store.append(
+            MeasuredPrograms(
+                graphs, tuple(changed.values()), nothing.astype(np.int32), nothing, nothing.astype(np.float32), (), ()
+            )
+        )
+
+
+def _args_info(record: Record) -> list[Any]:
+    return [ms.arg_info.ArgInfo.from_json(entry) for entry in json.loads(record.args_info)]
+
+
+def _key(collection: Collection, record: Record) -> str:
+    """Names a measurement: the same record in two folders, or compressed, has the same key."""
+    parts = (collection.workload(record).hash, record.target, record.trace, repr(record.run_secs), record.failure)
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,257 @@
+"""FastText vectors of node types: trained on random walks over syntax trees, defined for types never seen.
+
+FastText (Bojanowski et al. 2017, arXiv:1607.04606) puts a word's vector together from those of its character
+n-grams. Training is its own; reading a vector is done here with its arrays alone, so that only training needs it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
+
+#: FastText's end-of-line word, which it never takes apart.
+_END = "</s>"
+
+
+@dataclass(frozen=True)
+class NodeTypeVectors:
+    """What a trained FastText model is made of.
+
+    Attributes:
+        words: The types that were seen, in FastText's order (most frequent first).
+        rows: float32[len(words) + buckets, dim], a row a word, then a row a bucket of n-grams.
+        min_chars: Length of the shortest n-grams.
+        max_chars: Length of the longest.
+        buckets: Number of rows that n-grams are hashed into.
+    """
+
+    words: tuple[str, ...]
+    rows: npt.NDArray[np.float32]
+    min_chars: int
+    max_chars: int
+    buckets: int
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return int(self.rows.shape[1])
+
+    def vector(self, name: str) -> npt.NDArray[np.float32]:
+        """float32[dim]: the mean of the rows of the name and its n-grams; zeros where it has none of either."""
+        rows = subword_rows(name, len(self.words), self.min_chars, self.max_chars, self.buckets)
+        if name in self._numbers:
+            rows = [self._numbers[name], *rows]
+        if not rows:
+            return np.zeros(self.dim, np.float32)
+        mean: npt.NDArray[np.float32] = self.rows[rows].mean(axis=0)
+        return mean
+
+    def matrix(self, names: Sequence[str]) -> npt.NDArray[np.float32]:
+        """float32[len(names), dim]."""
+        return np.stack([self.vector(name) for name in names]) if names else np.zeros((0, self.dim), np.float32)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    def to_arrays(self) -> tuple[dict[str, npt.NDArray[np.float32]], dict[str, Any]]:
+        """Arrays and a dictionary that JSON can hold; :meth:`from_arrays` takes both."""
+        meta = {"words": list(self.words), "min_chars": self.min_chars, "max_chars": self.max_chars}
+        return {"node_type_rows": self.rows}, meta
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, npt.NDArray[np.float32]], meta: Mapping[str, Any]) -> NodeTypeVectors:
+        """The inverse of :meth:`to_arrays`.
+
+        Raises:
+            ValueError: something is missing, or the array's shape does not fit the words.
+        """
+        missing = [name for name in ("words", "min_chars", "max_chars") if name not in meta]
+        missing += [] if "node_type_rows" in arrays else ["node_type_rows"]
+        if missing:
+            raise ValueError(f"the node type vectors lack '{missing[0]}'; train or save them again")
+        words, rows = tuple(meta["words"]), np.asarray(arrays["node_type_rows"], np.float32)
+        if rows.ndim != 2 or len(rows) <= len(words):
+            raise ValueError(f"node_type_rows has the shape {rows.shape}, too small for {len(words)} words")
+        return NodeTypeVectors(words, rows, int(meta["min_chars"]), int(meta["max_chars"]), len(rows) - len(words))
+
+
+def subword_rows(name: str, words: int, min_chars: int, max_chars: int, buckets: int) -> list[int]:
+    """Rows of the n-grams of ``<name>``: ``Dictionary::computeSubwords`` of FastText 0.9.3 (dictionary.cc).
+
+    N-grams are counted in UTF-8 characters and hashed byte by byte. ``words`` is the number of the first bucket's row.
+    """
+    if name == _END or buckets == 0:
+        return []
+    characters = [character.encode() for character in f"<{name}>"]
+    rows = []
+    for first in range(len(characters)):
+        for length in range(max(1, min_chars), max_chars + 1):
+            last = first + length
+            if last > len(characters):
+                break
+            # A single character that is only the mark of the word's begin or end is no n-gram.
+            if length == 1 and (first == 0 or last == len(characters)):
+                continue
+            rows.append(words + _fnv1a(b"".join(characters[first:last])) % buckets)
+    return rows
+
+
+def _fnv1a(text: bytes) -> int:
+    """32-bit FNV-1a with FastText's slip: a byte is sign-extended to 32 bits before it is mixed in."""
+    value = 2166136261
+    for byte in text:
+        value ^= byte if byte < 128 else byte | 0xFFFFFF00
+        value = value * 16777619 & 0xFFFFFFFF
+    return value
+
+
+def train_vectors(
+    graphs: ProgramGraphs,
+    *,
+    dim: int = 16,
+    seed: int = 0,
+    walks: int = 100_000,
+    walk_length: int = 12,
+    window: int = 3,
+    epochs: int = 5,
+    min_chars: int = 3,
+    max_chars: int = 5,
+    buckets: int = 2000,
+) -> NodeTypeVectors:
+    """Trains FastText's skip-gram on random walks over the syntax trees; the same seed gives the same vectors.
+
+    Raises:
+        ValueError: the graphs have no node, or a type's name has a space in it.
+    """
+    import fasttext
+
+    spaced = [name for name in graphs.type_names if not name or name.split() != [name]]
+    if spaced:
+        raise ValueError(
+            f"node type name {spaced[0]!r} is empty or has a space in it, and FastText would take it apart"
+        )
+    sentences = random_walks(graphs, walks, walk_length, seed)
+    names = np.array(graphs.type_names, dtype=object)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "walks.txt"
+        corpus.write_text("".join(" ".join(line) + "\n" for line in names[sentences].tolist()))
+        model = fasttext.train_unsupervised(
+            str(corpus),
+            model="skipgram",
+            dim=dim,
+            ws=window,
+            epoch=epochs,
+            minn=min_chars,
+            maxn=max_chars,
+            bucket=buckets,
+            minCount=1,
+            # Natural language's threshold would drop nearly every word of a vocabulary as small as this.
+            t=0.05,
+            # More threads race on the weights, and no two trainings would be alike.
+            thread=1,
+            seed=seed,
+            verbose=0,
+        )
+    return NodeTypeVectors(
+        tuple(model.words), np.array(model.get_input_matrix(), np.float32), min_chars, max_chars, buckets
+    )
+
+
+def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> npt.NDArray[np.int32]:
+    """int32[walks, length]: node types along walks over the CHILD edges, in either direction.
+
+    Where a walk starts, rare types are preferred: by the square root of how often they occur.
+
+    Raises:
+        ValueError: the graphs have no node.
+    """
+    nodes = len(graphs.node_type)
+    if nodes == 0:
+        raise ValueError("there is no node to walk over; every graph is empty")
+    offsets, neighbours = _neighbours(graphs)
+    rng = np.random.default_rng(seed)
+    frequency = np.bincount(graphs.node_type, minlength=len(graphs.type_names)).astype(np.float64)
+    share = np.sqrt(frequency)
+    by_type = np.argsort(graphs.node_type, kind="stable")
+    first = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
+    start_type = rng.choice(len(share), walks, p=share / share.sum())
+    here = by_type[first[start_type] + (rng.random(walks) * frequency[start_type]).astype(np.int64)]
+    out = np.empty((walks, length), np.int32)
+    degree = np.diff(offsets)
+    for step in range(length):
+        out[:, step] = graphs.node_type[here]
+        pick = offsets[here] + (rng.random(walks) * degree[here]).astype(np.int64)
+        # A tree of one node has no edge: the walk stays there.
+        here = np.where(degree[here] > 0, neighbours[np.minimum(pick, len(neighbours) - 1)], here)
+    return out
+
+
+def _neighbours(graphs: ProgramGraphs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Adjacency lists over all graphs at once: where each node's list begins, and the lists laid end to end."""
+    child = graphs.relation == Relation.CHILD
+    shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))[child]
+    source, target = (graphs.edges[side, child] + shift for side in (0, 1))
+    ends = np.concatenate([source, target])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=len(graphs.node_type)))])
+    lists = np.concatenate([target, source])[np.argsort(ends, kind="stable")]
+    return offsets.astype(np.int64), lists if len(lists) else np.zeros(1, np.int64)
+
+
+def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
+    """Draws the seen types by the two principal components of their vectors; the file's suffix gives the format.
+
+    Raises:
+        ValueError: fewer than two types were seen, or Matplotlib cannot write that format.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = [word for word in vectors.words if word != _END]
+    if len(names) < 2:
+        raise ValueError(f"{len(names)} node type(s): at least two are needed for a picture")
+    points = vectors.matrix(names).astype(np.float64)
+    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    points -= points.mean(axis=0)
+    _, strength, directions = np.linalg.svd(points, full_matrices=False)
+    flat = points @ directions[:2].T
+    share = strength[:2] ** 2 / max(float((strength**2).sum()), 1e-12)
+    # Not pyplot: its backend is the caller's choice.
+    figure = Figure(figsize=(12, 9))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.scatter(flat[:, 0], flat[:, 1], s=18, color="tab:blue")
+    for name, point, label in zip(names, flat, _spread(flat), strict=True):
+        axes.annotate(
+            name, point, label, fontsize=8, va="center", arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"}
+        )
+    axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance)")
+    axes.set_ylabel(f"second principal component ({share[1]:.0%})")
+    axes.set_title("Node types by their FastText vectors")
+    figure.savefig(path, bbox_inches="tight", dpi=130)
+
+
+def _spread(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Places for labels right of the points: each moves down until it overlaps none that is already placed."""
+    width, height = 0.13 * np.ptp(points[:, 0]), 0.017 * max(float(np.ptp(points[:, 1])), 1e-9)
+    placed = np.zeros((0, 2))
+    out = np.empty_like(points)
+    for i in np.argsort(-points[:, 1]).tolist():
+        place = points[i] + [0.06 * width, 0.0]
+        while (
+            len(placed)
+            and ((np.abs(placed[:, 0] - place[0]) < width) & (np.abs(placed[:, 1] - place[1]) < height)).any()
+        ):
+            place = place - [0.0, height / 2]
+        placed = np.vstack([placed, place])
+        out[i] = place
+    return out
