@@ -1,0 +1,30 @@
+"""The commands put together. Each imports torch and TVM only when it runs, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import typer
+
+from tvm_gnn_cost.cli.collect import collect
+from tvm_gnn_cost.cli.report import report
+from tvm_gnn_cost.cli.tune import tune
+
+app = typer.Typer(
+    name="tvm-gnn-cost",
+    help="A learned cost model for TVM: measure programs, train on them, and tune networks with it.",
+    epilog="Exit codes: 0 done, 1 the work failed, 2 bad input, 130 interrupted (run it again to go on).",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+for command, epilog in (
+    (collect, "Example: `tvm-gnn-cost collect training data/my-cpu`"),
+    (tune, "Example: `tvm-gnn-cost tune resnet-18 --trials 384 --cost-model gnn`"),
+    (report, "Example: `tvm-gnn-cost report work/resnet-18-gnn`"),
+):
+    app.command(epilog=epilog)(command)
+
+
+def main() -> None:
+    """The entry point of ``tvm-gnn-cost``."""
+    app()

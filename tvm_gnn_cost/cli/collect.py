@@ -1,0 +1,43 @@
+"""``tvm-gnn-cost collect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.outcome import JsonOption, exit_codes, json_alone
+
+
+def collect(
+    workloads: Annotated[
+        list[str],
+        typer.Argument(help="Names of workloads (resnet-18, dense/0, ...), or the groups training and held-out."),
+    ],
+    folder: Annotated[Path, typer.Argument(help="Where the collection is kept; the same one resumes.")],
+    random: Annotated[int, typer.Option(min=0, help="Random samples of the design space, a task.")] = 12,
+    guided: Annotated[int, typer.Option(min=0, help="Samples near the best ones measured so far, a task.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random samples.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Measures programs of many tasks on this machine, as data to train a cost model on.
+
+    The folder becomes a MetaSchedule database with a card beside it. A program that fails to build or run is recorded
+    as failed. Ctrl-C is safe at any time: the same command goes on where it stopped.
+    """
+    from tvm_gnn_cost.cli.display import CollectDisplay
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
+        with CollectDisplay() as display:
+            display.status("loading TVM")
+            from tvm_gnn_cost.datasets import collect as collecting
+            from tvm_gnn_cost.networks.catalogue import HELD_OUT, TRAINING
+            from tvm_gnn_cost.networks.operators import KINDS
+
+            single = tuple(f"{kind}/{number}" for number in range(4) for kind in KINDS)
+            groups = {"training": (*TRAINING, *single), "held-out": HELD_OUT}
+            names = tuple(name for workload in workloads for name in groups.get(workload, (workload,)))
+            collecting.collect(collecting.Plan(names, random, guided, seed), folder, display)
+        display.print_total(folder)
+        write({"folder": str(folder), **display.counts()})

@@ -1,0 +1,27 @@
+"""``tvm-gnn-cost report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone
+
+
+def report(
+    work_dir: Annotated[Path, typer.Argument(help="The work directory of a tuning run, finished or not.")],
+    json: JsonOption = False,
+) -> None:
+    """Writes report.html of a tuning run again and prints its tables; nothing is measured, TVM is not needed."""
+    from tvm_gnn_cost.cli.display import print_tuning
+    from tvm_gnn_cost.evaluation.report import write_report
+    from tvm_gnn_cost.tuning.result import load_result
+
+    with exit_codes(), json_alone(json) as write:
+        result = load_result(work_dir)
+        page = write_report(work_dir)
+        print_tuning(result)
+        console.print(f"report: {page}", soft_wrap=True, markup=False)
+        write({"work_dir": str(work_dir), "report": str(page), **result.as_json()})

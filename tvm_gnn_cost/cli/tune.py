@@ -1,0 +1,51 @@
+"""``tvm-gnn-cost tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.outcome import JsonOption, exit_codes, json_alone
+
+
+def tune(
+    network: Annotated[
+        str, typer.Argument(help="resnet-18, mobilenet-v1, mobilenet-v2, inception-v3, or any other workload.")
+    ] = "resnet-18",
+    trials: Annotated[int, typer.Option(min=1, help="Programs to measure in all, over all of its tasks.")] = 384,
+    cost_model: Annotated[
+        str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, or the path of a checkpoint.")
+    ] = "gnn",
+    work_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where everything is kept; the same one resumes. [default: work/NETWORK-COST_MODEL]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Programs measured at a time.")] = 16,
+    population: Annotated[int, typer.Option(min=8, help="Candidates that the evolutionary search keeps.")] = 128,
+    json: JsonOption = False,
+) -> None:
+    """Tunes a network on this CPU, compares it end to end with the untuned one, and writes report.html.
+
+    It measures TVM's default schedules, searches for better ones with MetaSchedule and the cost model, compiles the
+    network both ways, compares the outputs with PyTorch's and times both. Ctrl-C is safe at any time: the same
+    command goes on where it stopped.
+    """
+    from tvm_gnn_cost.cli.display import TuneDisplay, print_tuning
+
+    folder = work_dir or Path("work") / f"{network}-{Path(cost_model).stem}".replace("/", "-")
+    with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
+        with TuneDisplay(trials) as display:
+            display.status("loading TVM")
+            from tvm_gnn_cost.evaluation.report import write_report
+            from tvm_gnn_cost.tuning import tune as tuning
+
+            result = tuning.tune(
+                network, trials, cost_model, folder, seed=seed, batch=batch, population=population, progress=display
+            )
+        page = write_report(folder)
+        print_tuning(result)
+        display.note(f"report: {page}")
+        write({"work_dir": str(folder), "report": str(page), **result.as_json()})
