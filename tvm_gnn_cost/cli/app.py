@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import typer
 
 from tvm_gnn_cost.cli.collect import collect
@@ -27,4 +29,7 @@ for command, epilog in (
 
 def main() -> None:
     """The entry point of ``tvm-gnn-cost``."""
+    # torch.export and Lightning warn their own authors of what they call; a user can do nothing about it.
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
     app()

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-#: For progress and tables; what a script reads goes to stdout.
-console = Console(stderr=True)
+#: For progress and tables; what a script reads goes to stdout. A stream of its own, because a search sends what
+#: TVM prints to stderr into a file.
+console = Console(file=os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace"))
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 

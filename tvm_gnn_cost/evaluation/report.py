@@ -165,7 +165,8 @@ def latency(seconds: float) -> str:
     if not math.isfinite(seconds):
         return "-"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1:
+        # Rounded to three digits this is 1.
+        if seconds * scale >= 0.9995:
             return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
     return f"{seconds * 1e9:.3g} ns"
 

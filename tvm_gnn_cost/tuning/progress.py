@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.tuning.result import CurvePoint, TuneResult
 
 _LOGGER = "tvm.s_tir.meta_schedule"
+_OURS = "tvm_gnn_cost"
 
 #: The profiler's timers that make up each phase. Timers nested in these are left out, or they would count twice.
 _TIMERS = {
@@ -33,6 +36,9 @@ class Progress(Protocol):
 
     def status(self, text: str) -> None:
         """What is being done now."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
 
     def measured(self, result: TuneResult, task: str) -> None:
         """A batch of programs of ``task`` was measured, or there are some from an earlier run."""
@@ -121,18 +127,41 @@ class _StatusFromLog(logging.Handler):
                 self.progress.status(f"{step}: {self.task}")
 
 
+class _Notes(logging.Handler):
+    """Passes the cost model's warnings on to the user."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.WARNING)
+        self.progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Passes one on."""
+        self.progress.note(record.getMessage())
+
+
 def quiet_console() -> None:
     """Makes the console handler that MetaSchedule is about to add print nothing; its files get everything."""
     logging.getLogger(_LOGGER).setLevel(logging.CRITICAL)
 
 
 @contextmanager
-def status_from_log(progress: Progress) -> Iterator[None]:
-    """Tells ``progress`` of each step of the searches inside; call it after MetaSchedule set up its loggers."""
-    handler = _StatusFromLog(progress)
-    logger = logging.getLogger(_LOGGER)
-    logger.addHandler(handler)
+def follow_logs(progress: Progress, work_dir: Path) -> Iterator[None]:
+    """Tells ``progress`` of the searches' steps and the cost model's warnings; enter it after TVM set up its loggers.
+
+    What TVM's C++ code prints meanwhile goes to ``logs/stderr.log``.
+    """
+    handlers = ((logging.getLogger(_LOGGER), _StatusFromLog(progress)), (logging.getLogger(_OURS), _Notes(progress)))
+    for logger, handler in handlers:
+        logger.addHandler(handler)
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with (work_dir / "logs" / "stderr.log").open("a") as file:
+        os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        sys.stderr.flush()
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        for logger, handler in handlers:
+            logger.removeHandler(handler)

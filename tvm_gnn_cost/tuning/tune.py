@@ -22,7 +22,7 @@ from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import Network, extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.builder import PooledBuilder
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
-from tvm_gnn_cost.tuning.progress import Follower, Guard, Progress, quiet_console, status_from_log
+from tvm_gnn_cost.tuning.progress import Follower, Guard, Progress, follow_logs, quiet_console
 from tvm_gnn_cost.tuning.records import (
     RECORDS,
     count,
@@ -72,9 +72,9 @@ def tune(
     if result.finished:
         return result
     start = time.perf_counter()
-    progress.status("loading the network and the cost model")
-    loaded = load_network(network)
+    progress.status("loading the cost model and the network")
     model = make_cost_model(cost_model, seed)
+    loaded = load_network(network)
     import_tensor_intrin()
     work_dir.mkdir(parents=True, exist_ok=True)
     drop_broken_last_line(work_dir / RECORDS)
@@ -91,6 +91,8 @@ def tune(
     result.save(work_dir)
     progress.measured(result, "")
     if result.trials < trials and result.searched < trials:
+        # What was compared before is not what the search will have found.
+        result.end_to_end = None
         _search(result, tasks, by_task, database, model, builder, work_dir, progress)
     result.searched = trials
     result.save(work_dir)
@@ -185,7 +187,7 @@ def _search(
         strategy=ms.search_strategy.EvolutionarySearch(population_size=settings.population),
         seed=seed + 1,
     )
-    with _interruptible() as interrupted, status_from_log(progress), ms.Profiler() as profiler:
+    with _interruptible() as interrupted, follow_logs(progress, work_dir), ms.Profiler() as profiler:
         follower = Follower(result, work_dir, profiler, progress)
         try:
             if result.trials:

@@ -1,0 +1,47 @@
+# make run    tunes a network on this CPU and writes report.html; NETWORK, TRIALS, COST_MODEL, WORK_DIR
+# make test   checks the style and the types and runs every test
+# make lint   the first two of these alone
+# Each sets up .venv first: a virtual environment with the pinned dependencies and the built extractor.
+
+NETWORK ?= resnet-18
+TRIALS ?= 384
+COST_MODEL ?= gnn
+WORK_DIR ?= work/$(NETWORK)-$(notdir $(basename $(COST_MODEL)))
+
+VENV := .venv
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
+
+.PHONY: run test lint install
+.DELETE_ON_ERROR:
+
+run: install
+	$(VENV)/bin/tvm-gnn-cost tune $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
+
+test: lint
+	$(VENV)/bin/python -m pytest
+
+lint: install
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+
+install: $(VENV)/installed
+
+# Editable: the package is read from here, and only a change of what is built or required installs again.
+$(VENV)/installed: pyproject.toml CMakeLists.txt $(wildcard extraction/*) | $(VENV)/ready
+	@echo "Installing the dependencies and building the extractor; the first time this takes some minutes."
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-build-isolation --editable '.[tvm,dev]'
+	@touch $@
+
+# What builds the package must be there before it: without isolation pip does not fetch it by itself.
+$(VENV)/ready:
+	@test -n "$(PYTHON)" || { echo "error: there is no Python; install Python 3.11 or later" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "error: $(PYTHON) is older than Python 3.11; install that, or make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@command -v $${CXX:-c++} >/dev/null || \
+	    { echo "error: there is no C++ compiler (c++); install one (g++ or clang), or set CXX" >&2; exit 2; }
+	@$(PYTHON) -m venv --clear $(VENV) || \
+	    { echo "error: $(PYTHON) cannot make a virtual environment; install its venv module (python3-venv)" >&2; exit 2; }
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet \
+	    'scikit-build-core==1.1.*' 'apache-tvm-ffi==0.1.14.post1' 'cmake>=3.18' ninja setuptools wheel pybind11
+	@touch $@
