@@ -6,6 +6,10 @@ n-grams. Training is its own; reading a vector is done here with its arrays alon
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +124,7 @@ def train_vectors(
     *,
     dim: int = 16,
     seed: int = 0,
-    walks: int = 100_000,
+    walks: int = 40_000,
     walk_length: int = 12,
     window: int = 3,
     epochs: int = 5,
@@ -130,11 +134,12 @@ def train_vectors(
 ) -> NodeTypeVectors:
     """Trains FastText's skip-gram on random walks over the syntax trees; the same seed gives the same vectors.
 
+    The seed chooses the walks; FastText 0.9.3 always starts from the same weights.
+
     Raises:
         ValueError: the graphs have no node, or a type's name has a space in it.
+        RuntimeError: FastText failed.
     """
-    import fasttext
-
     spaced = [name for name in graphs.type_names if not name or name.split() != [name]]
     if spaced:
         raise ValueError(
@@ -145,26 +150,49 @@ def train_vectors(
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "walks.txt"
         corpus.write_text("".join(" ".join(line) + "\n" for line in names[sentences].tolist()))
-        model = fasttext.train_unsupervised(
-            str(corpus),
-            model="skipgram",
-            dim=dim,
-            ws=window,
-            epoch=epochs,
-            minn=min_chars,
-            maxn=max_chars,
-            bucket=buckets,
-            minCount=1,
-            # Natural language's threshold would drop nearly every word of a vocabulary as small as this.
-            t=0.05,
-            # More threads race on the weights, and no two trainings would be alike.
-            thread=1,
-            seed=seed,
-            verbose=0,
+        words, rows = _skip_gram(
+            corpus,
+            {
+                "dim": dim,
+                "ws": window,
+                "epoch": epochs,
+                "minn": min_chars,
+                "maxn": max_chars,
+                "bucket": buckets,
+                "minCount": 1,
+                # Natural language's threshold would drop nearly every word of a vocabulary as small as this.
+                "t": 0.05,
+                # More threads race on the weights, and no two trainings would be alike.
+                "thread": 1,
+                "verbose": 0,
+            },
         )
-    return NodeTypeVectors(
-        tuple(model.words), np.array(model.get_input_matrix(), np.float32), min_chars, max_chars, buckets
+    return NodeTypeVectors(words, rows, min_chars, max_chars, buckets)
+
+
+def _skip_gram(corpus: Path, settings: Mapping[str, Any]) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
+    """Runs ``fasttext.train_unsupervised`` and returns its words and input matrix.
+
+    With one thread FastText 0.9.3 sets the first tenth of that matrix and leaves the rest to what was in memory, even
+    NaN (``DenseMatrix::uniform``: ten blocks, one a thread). So it trains in a process of its own, in which glibc
+    hands out memory full of zeros (``MALLOC_PERTURB_`` is the complement of that byte).
+
+    Raises:
+        RuntimeError: FastText failed.
+    """
+    import fasttext
+
+    model = corpus.with_suffix(".bin")
+    script = (
+        "import sys, json, fasttext\n"
+        "fasttext.train_unsupervised(sys.argv[1], **json.loads(sys.argv[2])).save_model(sys.argv[3])"
     )
+    command = [sys.executable, "-c", script, str(corpus), json.dumps(dict(settings)), str(model)]
+    done = subprocess.run(command, env={**os.environ, "MALLOC_PERTURB_": "255"}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"FastText failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    trained = fasttext.load_model(str(model))
+    return tuple(trained.words), np.array(trained.get_input_matrix(), np.float32)
 
 
 def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> npt.NDArray[np.int32]:
@@ -234,6 +262,7 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
         axes.annotate(
             name, point, label, fontsize=8, va="center", arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"}
         )
+    axes.margins(x=0.09)
     axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({share[1]:.0%})")
     axes.set_title("Node types by their FastText vectors")
