@@ -220,7 +220,10 @@ void Walker::Finish() {
     out_.accesses[static_cast<size_t>(access.row) * kAccessSize + v_reuse_bytes - kAccessBegin] =
         Log(loop_bytes_[static_cast<size_t>(access.reuse_loop)]);
   }
-  for (const Buffer& buffer : buffers_) {
+  // In the order of first access, which the hidden nodes have no part in.
+  for (const Access& access : accesses_) {
+    Buffer& buffer = buffers_[static_cast<size_t>(access.buffer)];
+    if (std::exchange(buffer.has_edges, true)) continue;
     int pairs = 0;
     for (const int32_t store : buffer.stores) {
       for (const int32_t load : buffer.loads) {

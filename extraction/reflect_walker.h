@@ -24,6 +24,7 @@ struct Loop {
 struct Buffer {
   bool is_param = false;
   bool is_declared = false;  // its shape has been written
+  bool has_edges = false;    // its BUFFER edges have
   double element_bytes = 0;
   double elements = 1;
   std::vector<int64_t> shape;   // 0 where it is not a constant
