@@ -110,7 +110,7 @@ class _StatusFromLog(logging.Handler):
     _TELLING = (
         (re.compile(r'TaskScheduler picks Task #\d+: "(?P<task>.*)"'), "searching"),
         (re.compile(r"Sending \d+ sample\(s\) to builder"), "building"),
-        (re.compile(r"Sending \d+ sample\(s\) to runner"), "running"),
+        (re.compile(r"Sending \d+ valid sample\(s\) to runner"), "running"),
     )
 
     def __init__(self, progress: Progress) -> None:
