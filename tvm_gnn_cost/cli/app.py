@@ -7,7 +7,10 @@ import warnings
 import typer
 
 from tvm_gnn_cost.cli.collect import collect
+from tvm_gnn_cost.cli.evaluate import evaluate
+from tvm_gnn_cost.cli.extract import extract
 from tvm_gnn_cost.cli.report import report
+from tvm_gnn_cost.cli.train import embed, train
 from tvm_gnn_cost.cli.tune import tune
 
 app = typer.Typer(
@@ -21,6 +24,10 @@ app = typer.Typer(
 )
 for command, epilog in (
     (collect, "Example: `tvm-gnn-cost collect training data/my-cpu`"),
+    (extract, "Example: `tvm-gnn-cost extract data/my-cpu work/store`"),
+    (embed, "Example: `tvm-gnn-cost embed work/store types.png`"),
+    (train, "Example: `tvm-gnn-cost train work/store my-model.safetensors`"),
+    (evaluate, "Example: `tvm-gnn-cost evaluate work/store --model my-model.safetensors --model random`"),
     (tune, "Example: `tvm-gnn-cost tune resnet-18 --trials 384 --cost-model gnn`"),
     (report, "Example: `tvm-gnn-cost report work/resnet-18-gnn`"),
 ):

@@ -102,6 +102,27 @@ class CollectDisplay(_Display):
         )
 
 
+class StepDisplay(_Display):
+    """Draws an extraction or a training: steps done of a total."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__(None, unit)
+
+    def total(self, steps: int) -> None:
+        """How many steps there are."""
+        self.progress.update(self.bar, total=steps)
+
+    def extracted(self, done: int, total: int) -> None:
+        """So many programs are in the store."""
+        self.progress.update(self.bar, completed=done, total=total)
+        self.status(f"{done} of {total} programs")
+
+    def epoch(self, number: int, metrics: dict[str, float]) -> None:
+        """An epoch is over."""
+        self.progress.update(self.bar, completed=number)
+        self.status(f"epoch {number}, validation error {metrics['validation_error']:.3f}")
+
+
 def print_tuning(result: TuneResult) -> None:
     """The tables of a tuning run."""
     for content in tables(result):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+#: ``tree`` is the whole syntax tree, ``statements`` the same without what lies below index expressions.
+Detail = Literal["tree", "statements"]
 
 
 class Relation(IntEnum):
@@ -33,6 +37,7 @@ class ProgramGraphs:
             that could not be extracted has none.
         edge_offsets: int64[G + 1].
         errors: Graph number -> why it could not be extracted.
+        detail: Which nodes were extracted; a model reads graphs of one detail only.
     """
 
     type_names: tuple[str, ...]
@@ -43,6 +48,7 @@ class ProgramGraphs:
     node_offsets: npt.NDArray[np.int64]
     edge_offsets: npt.NDArray[np.int64]
     errors: Mapping[int, str] = field(default_factory=dict)
+    detail: Detail = "tree"
 
     def __len__(self) -> int:
         return len(self.node_offsets) - 1
@@ -66,6 +72,7 @@ class ProgramGraphs:
             node_offsets,
             edge_offsets,
             {new: self.errors[old] for new, old in enumerate(graphs.tolist()) if old in self.errors},
+            self.detail,
         )
 
     @staticmethod
@@ -73,10 +80,13 @@ class ProgramGraphs:
         """One population out of several, whose type names may differ.
 
         Raises:
-            ValueError: there is no part.
+            ValueError: there is no part, or their details differ.
         """
         if not parts:
             raise ValueError("no program graphs to concatenate")
+        details = {part.detail for part in parts}
+        if len(details) > 1:
+            raise ValueError("graphs of whole trees and graphs of statements do not belong together; extract one kind")
         names: dict[str, int] = {}
         types = []
         for part in parts:
@@ -96,6 +106,7 @@ class ProgramGraphs:
                 for start, part in zip(starts, parts, strict=False)
                 for graph, error in part.errors.items()
             },
+            details.pop(),
         )
 
 

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import sys
 from types import ModuleType
-from typing import Any
 
 
 def import_tensor_intrin() -> None:
@@ -20,8 +19,8 @@ def import_tensor_intrin() -> None:
         return
     original = inspect.getmodule
 
-    def own_module(obj: Any, _filename: str | None = None) -> ModuleType | None:
-        return sys.modules.get(getattr(obj, "__module__", None) or "")
+    def own_module(object: object, _filename: str | None = None) -> ModuleType | None:
+        return sys.modules.get(getattr(object, "__module__", None) or "")
 
     inspect.getmodule = own_module
     try:

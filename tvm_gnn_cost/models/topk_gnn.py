@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GraphConv, RGCNConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
 
 from tvm_gnn_cost.graphs.batch import GraphBatch
-from tvm_gnn_cost.graphs.program_graph import Relation
+from tvm_gnn_cost.graphs.program_graph import Detail, Relation
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TopKGNNConfig:
         dropout: In the head.
     """
 
-    detail: Literal["tree", "statements"] = "statements"
+    detail: Detail = "statements"
     groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work")
     type_dim: int = 16
     hidden: int = 64

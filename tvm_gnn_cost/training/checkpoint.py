@@ -102,7 +102,9 @@ class Checkpoint:
 
         try:
             known = {f.name for f in fields(TopKGNNConfig)}
-            settings = {k: tuple(v) if isinstance(v, list) else v for k, v in info["config"].items() if k in known}
+            settings: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in info["config"].items() if k in known
+            }
             arrays = {name: tensor.numpy() for name, tensor in part("vectors.").items()}
             return Checkpoint(
                 TopKGNNConfig(**settings),
@@ -136,7 +138,8 @@ class Scorer:
             raise ValueError(f"the checkpoint reads the node value '{missing[0]}', which is not extracted any more")
         self.columns = np.array([known[name] for name in checkpoint.value_names], dtype=np.int64)
         zeros = torch.zeros(len(self.columns))
-        self.model = TopKGNN(self.config, torch.zeros(0, self.config.type_dim), zeros, zeros + 1)
+        with torch.random.fork_rng(devices=[]):  # initial weights, replaced at once, must not cost random numbers
+            self.model = TopKGNN(self.config, torch.zeros(0, self.config.type_dim), zeros, zeros + 1)
         try:
             self.model.load_state_dict(checkpoint.state)
         except RuntimeError as error:
@@ -144,7 +147,16 @@ class Scorer:
         self.model.to(self.device).eval()
 
     def batch(self, graphs: ProgramGraphs) -> GraphBatch:
-        """The tensors of the given graphs, and the model set up for their node types."""
+        """The tensors of the given graphs, and the model set up for their node types.
+
+        Raises:
+            ValueError: the graphs have another detail than the model reads.
+        """
+        if graphs.detail != self.config.detail:
+            raise ValueError(
+                f"the model reads graphs of detail '{self.config.detail}', these are of detail '{graphs.detail}'; "
+                f"extract them with --detail {self.config.detail}"
+            )
         self.model.type_vectors = torch.from_numpy(self.vectors.matrix(graphs.type_names)).to(self.device)
         return make_batch(graphs, self.columns).to(self.device)
 

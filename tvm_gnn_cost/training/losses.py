@@ -29,7 +29,8 @@ def pairwise_hinge(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
     """Hinge loss, margin 1, over the pairs of programs of one task in which the first is the faster one."""
     better = _better(targets, task)
     margin = scores[:, None] - scores[None, :]
-    return (functional.relu(1 - margin) * better).sum() / better.sum().clamp(min=1)
+    loss: Tensor = (functional.relu(1 - margin) * better).sum() / better.sum().clamp(min=1)
+    return loss
 
 
 def list_mle(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
@@ -39,8 +40,9 @@ def list_mle(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
     order = order[torch.argsort(task[order], stable=True)]
     scores, task = scores[order], task[order]
     rest = (task[:, None] == task[None, :]) & torch.ones_like(task[:, None] == task[None, :]).triu()
-    log_sum = torch.logsumexp(scores[None, :].expand_as(rest).masked_fill(~rest, -torch.inf), dim=1)
-    return (log_sum - scores).mean()
+    log_sum: Tensor = torch.logsumexp(scores[None, :].expand_as(rest).masked_fill(~rest, -torch.inf), dim=1)
+    loss: Tensor = (log_sum - scores).mean()
+    return loss
 
 
 def lambda_rank(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
@@ -59,7 +61,8 @@ def lambda_rank(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
         ideal = ideal[_dense(task)].clamp(min=1e-6)
         weight = (gain[:, None] - gain[None, :]).abs() * (discount[:, None] - discount[None, :]).abs() / ideal[:, None]
     pairs = functional.softplus(scores[None, :] - scores[:, None]) * better * weight
-    return pairs.sum() / torch.unique(task).numel()
+    loss: Tensor = pairs.sum() / torch.unique(task).numel()
+    return loss
 
 
 def _better(targets: Tensor, task: Tensor) -> Tensor:

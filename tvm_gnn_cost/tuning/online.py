@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.losses import combine
 
@@ -66,7 +66,7 @@ class OnlineModel:
         self.updates = 0
 
     @property
-    def detail(self) -> str:
+    def detail(self) -> Detail:
         """What the graphs must be extracted with."""
         return self.scorer.config.detail
 
@@ -129,7 +129,7 @@ class OnlineModel:
                 for parameter, start in zip(model.parameters(), pretrained, strict=True):
                     loss = loss + settings.anchor * (parameter - start).square().sum()
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 nodes += max(1, int(graphs.node_offsets[-1]))
@@ -163,7 +163,7 @@ class OnlineModel:
     def to_checkpoint(self) -> Checkpoint:
         """The pre-trained weights, the present ones and the buffer."""
         extra = {f"now.{name}": tensor for name, tensor in self.scorer.model.state_dict().items()}
-        tasks = []
+        tasks: list[dict[str, Any]] = []
         for number, (task, buffer) in enumerate(self.buffers.items()):
             tasks.append({"task": task, "type_names": list(buffer.graphs.type_names)})
             extra[f"buffer.{number}.latency"] = torch.from_numpy(buffer.latency)
@@ -181,8 +181,8 @@ class OnlineModel:
         model.updates = int(info["updates"])
         tasks: list[dict[str, Any]] = info["tasks"]
         for number, entry in enumerate(tasks):
-            arrays = {name: extra[f"buffer.{number}.{name}"].numpy() for name in _GRAPH_FIELDS}
-            graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), **arrays)
+            arrays: dict[str, Any] = {name: extra[f"buffer.{number}.{name}"].numpy() for name in _GRAPH_FIELDS}
+            graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=model.detail, **arrays)
             model.buffers[entry["task"]] = _TaskBuffer(graphs, extra[f"buffer.{number}.latency"].numpy())
         now = {name.removeprefix("now."): tensor for name, tensor in extra.items() if name.startswith("now.")}
         model.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})

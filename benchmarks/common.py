@@ -1,0 +1,55 @@
+"""What every benchmark script shares: its options, the machine, and the JSON that it writes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tvm_gnn_cost.measuring.machine import describe_machine
+
+console = Console(width=160)
+
+#: The measured programs that come with the project, and where the scripts put what they derive from them.
+DATA = Path(__file__).parent / "data" / "cpu-2core"
+WORK = Path(__file__).parent.parent / "work" / "benchmarks"
+
+_PACKAGES = ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "torch-geometric", "xgboost", "numpy")
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that all scripts have."""
+    out = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    out.add_argument("--json", type=Path, metavar="PATH", help="write the result to this file")
+    out.add_argument("--quick", action="store_true", help="under two minutes, for CI: the figures mean little")
+    return out
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of the packages that matter here."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], metrics: dict[str, Any]) -> None:
+    """Writes the result in the form that all benchmarks share; nothing where there is no path."""
+    if path is None:
+        return
+    result = {
+        "benchmark": benchmark,
+        "machine": describe_machine(),
+        "versions": versions(),
+        "settings": settings,
+        "metrics": metrics,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,0 +1,66 @@
+"""Made-up graphs and measurements for what needs no TVM: models, losses, training, metrics."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
+from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.values import VALUES
+
+TYPES = ("BufferLoad", "BufferStore", "For")
+
+
+def vectors(dim: int = 16) -> NodeTypeVectors:
+    rows = np.random.default_rng(0).normal(size=(len(TYPES) + 50, dim)).astype(np.float32)
+    return NodeTypeVectors(TYPES, rows, 3, 5, 50)
+
+
+def graphs(count: int, seed: int = 0, detail: Detail = "statements") -> ProgramGraphs:
+    """Random trees of 4 to 20 nodes with random values and some LOOP edges."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(4, 21, count)
+    edges, relation, edge_counts = [], [], []
+    for size in sizes:
+        children = np.arange(1, size)
+        parents = (rng.random(size - 1) * children).astype(np.int64)
+        loops = rng.integers(0, size, (2, 3))
+        edges.append(np.concatenate([np.stack([parents, children]), loops], axis=1))
+        relation += [0] * (size - 1) + [1] * 3
+        edge_counts.append(size + 2)
+    nodes = int(sizes.sum())
+    # Four values vary; with all of them a few hundred programs would teach a model to memorise.
+    values = np.zeros((nodes, len(VALUES)), np.float32)
+    varying = [i for i, (name, _) in enumerate(VALUES) if name in ("extent", "loads", "dtype_bytes", "executions")]
+    values[:, varying] = rng.normal(size=(nodes, len(varying)))
+    return ProgramGraphs(
+        TYPES,
+        rng.integers(0, len(TYPES), nodes).astype(np.int32),
+        values,
+        np.concatenate(edges, axis=1).astype(np.int32),
+        np.array(relation, np.int8),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.concatenate([[0], np.cumsum(edge_counts)]).astype(np.int64),
+        detail=detail,
+    )
+
+
+def programs(tasks: int, each: int, seed: int = 0, failed: int = 0) -> MeasuredPrograms:
+    """Programs whose latency follows from the mean of one node value: something that a model can learn."""
+    population = graphs(tasks * each, seed)
+    column = [name for name, _ in VALUES].index("extent")
+    owner = np.repeat(np.arange(len(population)), population.node_counts)
+    mean = np.bincount(owner, population.values[:, column]) / population.node_counts
+    latency = 1e-3 * np.exp(mean)
+    latency[:failed] = np.inf
+    infos = tuple(TaskInfo(f"hash-{seed}-{i}", f"task{i}", "{}", {f"net{i % 2}": 1 + i % 3}) for i in range(tasks))
+    return MeasuredPrograms(
+        population,
+        infos,
+        np.repeat(np.arange(tasks), each).astype(np.int32),
+        latency,
+        np.full(len(population), 0.01, np.float32),
+        ("run-timeout",) * failed + ("",) * (len(population) - failed),
+        ("random",) * len(population),
+    )

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tvm_gnn_cost.training.losses import LOSSES, combine, huber, lambda_rank, list_mle, mse, pairwise_hinge
+
+RANKING = ("hinge", "list-mle", "lambda-rank")
+
+
+def example() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(12, generator=generator)
+    targets = torch.rand(12, generator=generator)
+    return scores, targets, torch.tensor([0] * 5 + [3] * 7)
+
+
+def test_errors_are_torchs_own_on_the_predicted_throughput() -> None:
+    scores, targets, task = example()
+    p = torch.sigmoid(scores)
+    assert torch.allclose(mse(scores, targets, task), ((p - targets) ** 2).mean())
+    # All errors are below 1, where Huber's loss is half the square.
+    assert torch.allclose(huber(scores, targets, task), 0.5 * ((p - targets) ** 2).mean())
+
+
+def test_hinge_by_hand() -> None:
+    scores, targets, task = torch.tensor([0.0, 2.0, 5.0]), torch.tensor([1.0, 0.5, 0.2]), torch.tensor([0, 0, 1])
+    # One pair: the first should be a margin above the second and lies 2 below.
+    assert pairwise_hinge(scores, targets, task).item() == pytest.approx(3.0)
+
+
+def test_list_mle_is_the_plackett_luce_likelihood() -> None:
+    scores, targets, task = example()
+    expected = 0.0
+    for number in (0, 3):
+        rows = [i for i in range(12) if task[i] == number]
+        rows.sort(key=lambda i: -targets[i].item())
+        for position, i in enumerate(rows):
+            rest = sum(math.exp(scores[j].item()) for j in rows[position:])
+            expected -= math.log(math.exp(scores[i].item()) / rest)
+    assert list_mle(scores, targets, task).item() == pytest.approx(expected / 12, rel=1e-5)
+
+
+def test_lambda_rank_weighs_a_pair_by_the_change_of_ndcg() -> None:
+    scores, targets, task = torch.tensor([0.3, 1.0, -0.2]), torch.tensor([1.0, 0.5, 0.1]), torch.zeros(3).long()
+    gain = [2 ** (4 * t) - 1 for t in targets.tolist()]
+    rank = {1: 1, 0: 2, 2: 3}
+    ideal = sum(g / math.log2(i + 2) for i, g in enumerate(gain))
+    expected = 0.0
+    for i, j in itertools.combinations(range(3), 2):
+        change = abs(gain[i] - gain[j]) * abs(1 / math.log2(rank[i] + 1) - 1 / math.log2(rank[j] + 1)) / ideal
+        expected += change * math.log(1 + math.exp(scores[j].item() - scores[i].item()))
+    assert lambda_rank(scores, targets, task).item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_ranking_losses_never_compare_across_tasks(name: str) -> None:
+    scores, targets, task = example()
+    shifted = scores + 10.0 * (task == 3)
+    assert torch.allclose(LOSSES[name](scores, targets, task), LOSSES[name](shifted, targets, task), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_descending_a_loss_finds_the_order(name: str) -> None:
+    scores, targets, task = example()
+    scores = scores.clone().requires_grad_()
+    optimizer = torch.optim.Adam([scores], 0.1)
+    for _ in range(200):
+        optimizer.zero_grad()
+        LOSSES[name](scores, targets, task).backward()
+        optimizer.step()
+    for number in (0, 3):
+        rows = task == number
+        # LambdaRank cares for the best one above all; the others order everything.
+        assert scores[rows].argmax() == targets[rows].argmax()
+        if name != "lambda-rank":
+            assert torch.equal(scores[rows].argsort(), targets[rows].argsort())
+
+
+def test_losses_can_be_joined_and_unknown_ones_are_named() -> None:
+    scores, targets, task = example()
+    both = combine("mse+hinge")(scores, targets, task)
+    assert torch.allclose(both, mse(scores, targets, task) + pairwise_hinge(scores, targets, task))
+    with pytest.raises(ValueError, match="unknown loss 'hings'"):
+        combine("mse+hings")

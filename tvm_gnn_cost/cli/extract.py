@@ -1,0 +1,50 @@
+"""``tvm-gnn-cost extract``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone
+
+
+class DetailOption(StrEnum):
+    """What ``--detail`` takes."""
+
+    statements = "statements"
+    tree = "tree"
+
+
+def extract(
+    collection: Annotated[Path, typer.Argument(help="A MetaSchedule database's folder: what collect or tune wrote.")],
+    store: Annotated[Path, typer.Argument(help="The graph store's folder; the same one resumes.")],
+    detail: Annotated[
+        DetailOption, typer.Option(help="statements is what the gnn preset reads, tree what tpgnn reads.")
+    ] = DetailOption.statements,
+    features: Annotated[bool, typer.Option(help="Also TVM's own features, which the XGBoost baseline needs.")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Turns measured programs into graphs, in a store that train and evaluate read.
+
+    Broken lines and records that can't be replayed are counted, named and left out.
+    """
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(f"run the same command to go on from {store}"), json_alone(json) as write:
+        with StepDisplay("programs") as display:
+            display.status("loading TVM")
+            from tvm_gnn_cost.datasets.extract import extract_collection
+            from tvm_gnn_cost.datasets.store import GraphStore
+
+            done = extract_collection(
+                collection, GraphStore(store), detail=detail.value, per_store_features=features, progress=display
+            )
+        for problem in done.problems[:20]:
+            console.print(f"left out: {problem}", markup=False, soft_wrap=True)
+        if len(done.problems) > 20:
+            console.print(f"and {len(done.problems) - 20} more")
+        console.print(f"{done.added} programs added to {store}, {done.known} were there, {len(done.problems)} left out")
+        write({"store": str(store), "added": done.added, "known": done.known, "left_out": len(done.problems)})

@@ -1,0 +1,125 @@
+"""Puts cost models side by side on the same measured programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.table import Table
+
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+
+Array = npt.NDArray[np.float64]
+
+#: Scores, higher is faster, and predicted normalised throughput: float64[P] each.
+Prediction = tuple[Array, Array]
+Model = Callable[[MeasuredPrograms], Prediction]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How one model did: over all tasks of the networks, and task by task."""
+
+    metrics: dict[str, float]
+    tasks: list[TaskScore]
+
+
+def gnn(checkpoint: Checkpoint) -> Model:
+    """A trained graph model; the programs' graphs must have the detail that it reads."""
+
+    def predict(programs: MeasuredPrograms) -> Prediction:
+        scores = Scorer(checkpoint).score(programs.graphs)
+        return scores, 1 / (1 + np.exp(-np.clip(scores, -500, 500)))
+
+    return predict
+
+
+def constant(value: float) -> Model:
+    """Predicts the same throughput for every program: what an error figure is worth, and ranking by chance."""
+    return lambda programs: (np.full(len(programs), value), np.full(len(programs), value))
+
+
+def random(seed: int) -> Model:
+    """Uniform in [0, 1], like MetaSchedule's RandomModel."""
+
+    def predict(programs: MeasuredPrograms) -> Prediction:
+        scores = np.random.default_rng(seed).random(len(programs))
+        return scores, scores
+
+    return predict
+
+
+def node_count(value: float) -> Model:
+    """The trivial baseline: the smaller the program the faster; predicts a constant throughput."""
+    return lambda programs: (-programs.graphs.node_counts.astype(np.float64), np.full(len(programs), value))
+
+
+def xgb(path: Path) -> Model:
+    """TVM's XGBModel on TVM's per-store features, read from a file that ``train --model xgb`` wrote."""
+
+    def predict(programs: MeasuredPrograms) -> Prediction:
+        from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+
+        trees = BoostedTrees()
+        trees.load(path)
+        predicted = trees.predict(programs)
+        return predicted, predicted
+
+    return predict
+
+
+def model_by_name(name: str) -> Model:
+    """``random``, ``constant``, ``node-count``, ``xgb:PATH`` or a checkpoint's path.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if name == "random":
+        return random(0)
+    if name == "constant":
+        return constant(0.5)
+    if name == "node-count":
+        return node_count(0.5)
+    if name.startswith("xgb:"):
+        return xgb(Path(name.removeprefix("xgb:")))
+    return gnn(Checkpoint.load(Path(name)))
+
+
+def compare(models: Mapping[str, Model], programs: MeasuredPrograms, networks: Sequence[str]) -> dict[str, Evaluation]:
+    """Evaluates every model on the tasks of the given networks."""
+    result = {}
+    for name, model in models.items():
+        scores, predicted = model(programs)
+        result[name] = Evaluation(*evaluate(programs, scores, predicted, tuple(networks)))
+    return result
+
+
+def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Metric -> mean and standard deviation (of the sample) over runs with different seeds."""
+    return {
+        name: {
+            "mean": float(np.mean([run[name] for run in runs])),
+            "std": float(np.std([run[name] for run in runs], ddof=1)) if len(runs) > 1 else 0.0,
+        }
+        for name in runs[0]
+    }
+
+
+def table(title: str, rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+    """Models down, metrics across, mean and spread in each cell."""
+    out = Table(title=title, title_justify="left")
+    out.add_column("model")
+    shown = [name for name in METRICS if name in next(iter(rows.values()))]
+    for name in shown:
+        out.add_column(f"{name} {'↑' if METRICS[name] else '↓'}", justify="right")
+    for model, metrics in rows.items():
+        cells = [
+            f"{metrics[n]['mean']:.3f}" + (f" ±{metrics[n]['std']:.3f}" if metrics[n]["std"] else "") for n in shown
+        ]
+        out.add_row(model, *cells)
+    return out
