@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import tvm
-from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.meta_schedule import Collection, Problem, Record, read_collection
@@ -93,7 +92,7 @@ def _extract_chunk(
     problems: list[Problem],
 ) -> int:
     """Replays, extracts and stores one shard's worth of records; returns how many could be."""
-    kept: list[tuple[str, Record, Schedule]] = []
+    kept: list[tuple[str, Record, Any]] = []
     for key, record in chunk:
         try:
             kept.append((key, record, collection.replay(record)))
@@ -102,7 +101,7 @@ def _extract_chunk(
     if not kept:
         return 0
     records = [record for _, record, _ in kept]
-    graphs = extract_graphs([schedule.mod for _, _, schedule in kept], detail=detail, on_error="skip")
+    graphs = extract_graphs([candidate.sch.mod for _, _, candidate in kept], detail=detail, on_error="skip")
     numbers: dict[tuple[str, str], int] = {}
     tasks: list[TaskInfo] = []
     task = np.empty(len(records), np.int32)
@@ -113,7 +112,7 @@ def _extract_chunk(
             tasks.append(info)
     features = None
     if per_store_features:
-        features = _per_store_features(collection, records, [schedule for _, _, schedule in kept], task)
+        features = _per_store_features(collection, records, [candidate for _, _, candidate in kept], task)
     repeats = [summarise_repeats(record.run_secs) for record in records]
     programs = MeasuredPrograms(
         graphs,
@@ -138,7 +137,7 @@ def summarise_repeats(run_secs: Sequence[float]) -> tuple[float, float]:
 
 
 def _per_store_features(
-    collection: Collection, records: Sequence[Record], schedules: Sequence[Schedule], task: npt.NDArray[np.int32]
+    collection: Collection, records: Sequence[Record], candidates: Sequence[Any], task: npt.NDArray[np.int32]
 ) -> RaggedFeatures:
     """TVM's features; none for a program that TVM cannot lower."""
     extractor = ms.feature_extractor.PerStoreFeature()
@@ -147,8 +146,8 @@ def _per_store_features(
         members = np.flatnonzero(task == number).tolist()
         first = records[members[0]]
         context = ms.TuneContext(collection.workload(first).mod, target=tvm.target.Target(json.loads(first.target)))
-        candidates = [ms.MeasureCandidate(schedules[i], _args_info(records[i])) for i in members]
-        for i, rows in zip(members, _features_of_task(extractor, context, candidates), strict=True):
+        found = _features_of_task(extractor, context, [candidates[i] for i in members])
+        for i, rows in zip(members, found, strict=True):
             out[i] = rows
     offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in out])]).astype(np.int64)
     return RaggedFeatures(np.concatenate(out), offsets)
@@ -179,10 +178,6 @@ def _append_tasks(collection: Collection, store: GraphStore) -> None:
                 graphs, tuple(changed.values()), nothing.astype(np.int32), nothing, nothing.astype(np.float32), (), ()
             )
         )
-
-
-def _args_info(record: Record) -> list[Any]:
-    return [ms.arg_info.ArgInfo.from_json(entry) for entry in json.loads(record.args_info)]
 
 
 def _key(collection: Collection, record: Record) -> str:

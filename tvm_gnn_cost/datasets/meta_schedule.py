@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,20 +98,22 @@ class Collection:
         assert workload is not None, "read_collection keeps no record without a workload"
         return workload
 
-    def replay(self, record: Record) -> Schedule:
-        """The schedule that was measured, postprocessors included.
+    def replay(self, record: Record) -> ms.MeasureCandidate:
+        """The schedule that was measured, postprocessors included, and its arguments.
 
         Raises:
-            ValueError: the trace cannot be applied to the workload.
+            ValueError: the trace cannot be applied to the workload, or the arguments are damaged.
         """
         schedule = Schedule(self.workload(record).mod)
+        what = "the trace does not apply to its workload"
+        # TVM raises whatever the failing primitive does: ScheduleError, ValueError, TypeError, InternalError, ...
         try:
             Trace.apply_json_to_schedule(json.loads(record.trace), schedule)
-        # TVM raises whatever the failing primitive does: ScheduleError, ValueError, TypeError, InternalError, ...
+            what = "args_info cannot be read"
+            args_info = [ms.arg_info.ArgInfo.from_json(entry) for entry in json.loads(record.args_info)]
         except Exception as error:
-            lines = str(error).strip().splitlines()
-            raise ValueError(f"the trace does not apply to its workload: {lines[-1] if lines else error!r}") from error
-        return schedule
+            raise ValueError(f"{what}: {_last_line(error)}") from error
+        return ms.MeasureCandidate(schedule, args_info)
 
 
 def read_collection(folder: Path) -> Collection:
@@ -139,8 +143,7 @@ def read_collection(folder: Path) -> Collection:
                 records.append(_record(line, entry, workloads, measurements.get(line, {})))
             except ValueError as error:
                 problems.append(Problem(record_file, line, str(error)))
-    card_file = _find(folder, "card.json")
-    card = json.loads(_read(card_file)) if card_file else {}
+    card = _card(folder, problems)
     return Collection(folder, workloads, tuple(records), tuple(problems), card)
 
 
@@ -149,12 +152,15 @@ def _workload(entry: Any, tasks: dict[str, dict[str, Any]], where: Problem, prob
         mod = ms.database.Workload.from_json(entry).mod
     # A damaged text fails deep in TVM's deserialiser, with an error of any type.
     except Exception as error:
-        problems.append(Problem(where.file, where.line, f"TVM cannot read the workload ({_first_line(error)})"))
+        problems.append(Problem(where.file, where.line, f"TVM cannot read the workload ({_last_line(error)})"))
         return None
     # Not the hash in the file: that depends on the database's module_equality.
     key: str = ms.utils.shash2hex(mod)
     task = tasks.get(key, {})
-    return Workload(mod, key, str(task.get("name", key)), {str(k): int(v) for k, v in task.get("weights", {}).items()})
+    weights = task.get("weights")
+    if not isinstance(weights, dict) or not all(isinstance(count, int) for count in weights.values()):
+        weights = {}
+    return Workload(mod, key, str(task.get("name", key)), weights)
 
 
 def _record(line: int, entry: Any, workloads: Sequence[Workload | None], measurement: dict[str, Any]) -> Record:
@@ -179,8 +185,11 @@ def _record(line: int, entry: Any, workloads: Sequence[Workload | None], measure
         raise ValueError("run_secs is missing: the program was never measured")
     if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in run_secs):
         raise ValueError(f"run_secs {run_secs} has a value that is not a positive number")
-    if target is None or args_info is None:
-        raise ValueError(f"{'target' if target is None else 'args_info'} is missing")
+    if args_info is None:
+        raise ValueError("args_info is missing")
+    target_text = json.dumps(target, sort_keys=True)
+    if not _is_target(target_text):
+        raise ValueError(f"target {target_text[:80]} is none that this TVM knows")
     # A measurement of another task means that the two files do not belong together line by line.
     if measurement.get("task", workload.hash) != workload.hash:
         raise ValueError(
@@ -194,11 +203,20 @@ def _record(line: int, entry: Any, workloads: Sequence[Workload | None], measure
         number,
         json.dumps(trace),
         tuple(map(float, run_secs)),
-        json.dumps(target, sort_keys=True),
+        target_text,
         json.dumps(args_info),
         failure,
         str(measurement.get("phase") or ""),
     )
+
+
+@cache
+def _is_target(text: str) -> bool:
+    target = json.loads(text)
+    try:
+        return isinstance(target, dict) and bool(tvm.target.Target(target))
+    except Exception:  # What TVM raises depends on the attribute it does not like.
+        return False
 
 
 def _objects(file: Path | None, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -211,27 +229,38 @@ def _objects(file: Path | None, problems: list[Problem]) -> Iterator[tuple[int, 
 
 
 def _parsed(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
-    """Each line's number, from 1, and what it parses to; None for a broken one."""
+    """Each line's number, from 1, and what it parses to; None for a broken one, which is in ``problems`` then."""
     with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
         try:
             for number, text in enumerate(lines, 1):
                 try:
-                    yield number, json.loads(text)
-                except ValueError as error:
-                    problems.append(Problem(file, number, f"not JSON ({error})"))
-                    yield number, None
-        except (EOFError, gzip.BadGzipFile) as error:
+                    entry = json.loads(text)
+                    reason = "holds nothing (null)"
+                except (ValueError, RecursionError) as error:
+                    entry, reason = None, f"not JSON ({error})"
+                if entry is None:
+                    problems.append(Problem(file, number, reason))
+                yield number, entry
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             problems.append(Problem(file, 0, f"the compressed file is cut off or damaged ({error})"))
+
+
+def _card(folder: Path, problems: list[Problem]) -> dict[str, Any]:
+    file = _find(folder, "card.json")
+    if file is None:
+        return {}
+    try:
+        card = json.loads(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes())
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        problems.append(Problem(file, 1, f"not JSON ({error})"))
+        return {}
+    return card if isinstance(card, dict) else {}
 
 
 def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _read(file: Path) -> bytes:
-    return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-
-
-def _first_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tvm_gnn_cost.datasets import store as store_module
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
+from tvm_gnn_cost.datasets.store import GraphStore
+
+
+@pytest.fixture
+def programs(graph_store: GraphStore) -> MeasuredPrograms:
+    return graph_store.load(with_features=True)
+
+
+def _equal(ours: MeasuredPrograms, theirs: MeasuredPrograms) -> None:
+    for name in ("task", "latency", "noise"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+        assert getattr(ours, name).dtype == getattr(theirs, name).dtype
+    assert (ours.failure, ours.phase, ours.tasks) == (theirs.failure, theirs.phase, theirs.tasks)
+    for name in ("type_names", "errors"):
+        assert getattr(ours.graphs, name) == getattr(theirs.graphs, name)
+    for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+        np.testing.assert_array_equal(getattr(ours.graphs, name), getattr(theirs.graphs, name))
+        assert getattr(ours.graphs, name).dtype == getattr(theirs.graphs, name).dtype
+    if theirs.per_store_features is not None:
+        assert ours.per_store_features is not None
+        np.testing.assert_array_equal(ours.per_store_features.rows, theirs.per_store_features.rows)
+        np.testing.assert_array_equal(ours.per_store_features.offsets, theirs.per_store_features.offsets)
+
+
+def test_what_was_appended_is_loaded(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path / "new")
+    store.append(programs.select(np.arange(3)))
+    store.append(programs.select(np.arange(3, 8)))
+    assert len(store) == 8
+    _equal(store.load(with_features=True), programs)
+
+
+def test_a_part_of_what_was_appended_has_its_offsets(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    store.append(programs)
+    parts = list(store.iterate(3, with_features=True))
+    assert [len(part) for part in parts] == [3, 3, 2]
+    for start, part in zip((0, 3, 6), parts, strict=True):
+        expected = programs.select(np.arange(start, start + len(part)))
+        np.testing.assert_array_equal(part.graphs.values, expected.graphs.values)
+        np.testing.assert_array_equal(part.graphs.edges, expected.graphs.edges)
+        np.testing.assert_array_equal(part.graphs.node_offsets, expected.graphs.node_offsets)
+        assert part.per_store_features is not None
+        np.testing.assert_array_equal(part.per_store_features[1], programs.per_store_features[start + 1])  # type: ignore[index]
+        assert [part.tasks[t].hash for t in part.task] == [expected.tasks[t].hash for t in expected.task]
+        assert part.tasks == store.tasks()
+
+
+def test_graphs_that_could_not_be_extracted_keep_their_error(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    graphs = programs.graphs.select([0, 1])
+    empty = dataclasses.replace(
+        graphs, node_type=graphs.node_type[:0], values=graphs.values[:0], edges=graphs.edges[:, :0],
+        relation=graphs.relation[:0], node_offsets=np.zeros(3, np.int64), edge_offsets=np.zeros(3, np.int64),
+        errors={1: "nested too deeply"},
+    )  # fmt: skip
+    store.append(dataclasses.replace(programs.select(np.arange(2)), graphs=empty, per_store_features=None))
+    loaded = store.load()
+    assert loaded.graphs.errors == {1: "nested too deeply"}
+    assert loaded.graphs.node_counts.tolist() == [0, 0]
+
+
+def test_the_same_task_on_two_targets_is_two_tasks(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    one = programs.select(np.arange(1))
+    other = TaskInfo(one.tasks[0].hash, one.tasks[0].name, '{"kind": "c"}', {"net": 1})
+    store.append(one)
+    store.append(dataclasses.replace(one, tasks=(other,)))
+    loaded = store.load()
+    assert loaded.task.tolist() == [0, 1]
+    assert loaded.tasks == (one.tasks[0], other)
+
+
+def test_keys_and_repeats_are_kept(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    path = store.append(programs.select(np.arange(2)), run_secs=[[1.0, 2.0], []], keys=["a", "b"])
+    store.append(programs.select(np.arange(1)))
+    assert store.keys() == {"a", "b"}
+    assert pq.read_table(path).column("run_secs").to_pylist() == [[1.0, 2.0], []]
+    with pytest.raises(ValueError, match="1 programs and 2 keys"):
+        store.append(programs.select(np.arange(1)), keys=["a", "b"])
+
+
+def test_an_empty_store_is_a_clear_error(tmp_path: Path) -> None:
+    store = GraphStore(tmp_path / "none")
+    assert (len(store), store.keys(), store.tasks(), list(store.iterate(4))) == (0, set(), (), [])
+    with pytest.raises(ValueError, match="holds no program"):
+        store.load()
+
+
+def test_an_unfinished_shard_is_not_read_and_does_not_hinder(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    (tmp_path / "unfinished.tmp").write_bytes(b"PAR1 and then the power went")
+    store.append(programs)
+    assert len(store) == 8
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, -1])
+def test_a_broken_shard_is_named(programs: MeasuredPrograms, tmp_path: Path, keep: float) -> None:
+    store = GraphStore(tmp_path)
+    store.append(programs)
+    path = store.append(programs)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(keep * len(whole)) if 0 < keep < 1 else int(keep)])
+    for read in (store.load, store.keys, store.tasks, lambda: len(store), lambda: list(store.iterate(2))):
+        with pytest.raises(ValueError, match=r"shard-00001\.parquet cannot be read .*delete it and extract again"):
+            read()
+
+
+def test_a_single_damaged_bit_is_found(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    path = GraphStore(tmp_path).append(programs)
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "values")
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"shard-00000\.parquet cannot be read"):
+        GraphStore(tmp_path).load()
+
+
+def test_a_shard_with_other_values_is_refused(
+    programs: MeasuredPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = GraphStore(tmp_path)
+    store.append(programs)
+    monkeypatch.setattr(store_module, "_VALUE_NAMES", [*store_module._VALUE_NAMES[:-1], "a_new_value"])
+    with pytest.raises(ValueError, match=r"shard-00000\.parquet was written with other node values .*a_new_value"):
+        store.load()
+
+
+@pytest.mark.parametrize("meta", [{}, {b"graph_store": json.dumps({"version": 99}).encode()}])
+def test_a_file_of_another_version_is_refused(tmp_path: Path, meta: dict[bytes, bytes]) -> None:
+    pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(meta), tmp_path / "shard-00000.parquet")
+    with pytest.raises(ValueError, match=r"shard-00000\.parquet has version .* not 1; extract again"):
+        GraphStore(tmp_path).load()
+
+
+def test_features_that_were_not_extracted_are_a_clear_error(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    store.append(dataclasses.replace(programs, per_store_features=None))
+    assert store.load().per_store_features is None
+    with pytest.raises(ValueError, match="holds no per-store features"):
+        store.load(with_features=True)
+
+
+def test_graphs_with_another_number_of_values_are_refused(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    narrow = dataclasses.replace(programs.graphs, values=programs.graphs.values[:, :3])
+    with pytest.raises(ValueError, match="3 values a node, expected"):
+        GraphStore(tmp_path).append(dataclasses.replace(programs, graphs=narrow))

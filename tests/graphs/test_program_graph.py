@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
+
+
+@st.composite
+def populations(draw: st.DrawFn) -> ProgramGraphs:
+    """Random populations, empty and failed graphs included; every node and edge carries numbers of its own."""
+    names = draw(st.lists(st.sampled_from(["For", "Block", "Add", "IntImm"]), unique=True, min_size=1))
+    nodes = draw(st.lists(st.integers(0, 5), max_size=6))
+    edges = [draw(st.integers(0, 4)) if count else 0 for count in nodes]
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    total, total_edges = sum(nodes), sum(edges)
+    return ProgramGraphs(
+        tuple(names),
+        rng.integers(0, len(names), total, dtype=np.int32),
+        rng.random((total, 3), dtype=np.float32),
+        np.stack(
+            [np.array([rng.integers(n) for n, e in zip(nodes, edges, strict=True) for _ in range(e)], np.int32)] * 2
+        )
+        if total_edges
+        else np.zeros((2, 0), np.int32),
+        rng.integers(0, len(Relation), total_edges, dtype=np.int8),
+        np.cumsum([0, *nodes]).astype(np.int64),
+        np.cumsum([0, *edges]).astype(np.int64),
+        {i: f"error {i}" for i, count in enumerate(nodes) if count == 0},
+    )
+
+
+def _graph(graphs: ProgramGraphs, i: int) -> tuple:
+    nodes = slice(*graphs.node_offsets[i : i + 2])
+    edges = slice(*graphs.edge_offsets[i : i + 2])
+    return (
+        [graphs.type_names[t] for t in graphs.node_type[nodes]],
+        graphs.values[nodes].tolist(),
+        graphs.edges[:, edges].tolist(),
+        graphs.relation[edges].tolist(),
+        graphs.errors.get(i),
+    )
+
+
+@given(populations(), st.data())
+def test_selected_graphs_are_the_given_ones_in_the_given_order(graphs: ProgramGraphs, data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(graphs) - 1), max_size=8)) if len(graphs) else []
+    selected = graphs.select(chosen)
+    assert [_graph(selected, i) for i in range(len(selected))] == [_graph(graphs, i) for i in chosen]
+    assert selected.node_counts.tolist() == graphs.node_counts[chosen].tolist()
+
+
+@given(st.lists(populations(), min_size=1, max_size=4))
+def test_concatenated_graphs_are_those_of_the_parts(parts: list[ProgramGraphs]) -> None:
+    whole = ProgramGraphs.concatenate(parts)
+    expected = [_graph(part, i) for part in parts for i in range(len(part))]
+    assert [_graph(whole, i) for i in range(len(whole))] == expected
+    assert len(set(whole.type_names)) == len(whole.type_names)
+    for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+        assert getattr(whole, name).dtype == getattr(parts[0], name).dtype
+
+
+def test_a_graph_that_does_not_exist_is_an_error() -> None:
+    graphs = ProgramGraphs(
+        (), np.zeros(0, np.int32), np.zeros((0, 3), np.float32), np.zeros((2, 0), np.int32), np.zeros(0, np.int8),
+        np.zeros(3, np.int64), np.zeros(3, np.int64),
+    )  # fmt: skip
+    with pytest.raises(IndexError):
+        graphs.select([2])
+
+
+def test_nothing_to_concatenate_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no program graphs"):
+        ProgramGraphs.concatenate([])
