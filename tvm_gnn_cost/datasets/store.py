@@ -144,9 +144,10 @@ class GraphStore:
         yield from self._parts(with_features, batch_programs)
 
     def _parts(self, with_features: bool, batch_programs: int | None) -> Iterator[MeasuredPrograms]:
-        tasks = self.tasks()
+        # In this order: a shard appended in between may add tasks that are not needed, but none is missing.
+        shards, tasks = self.shards(), self.tasks()
         numbers = {_identity(task): i for i, task in enumerate(tasks)}
-        for path in self.shards():
+        for path in shards:
             file, info = _open(path)
             if with_features and not info.feature_columns and file.metadata.num_rows:
                 raise ValueError(f"{path} holds no per-store features; extract its programs again with them")
