@@ -17,6 +17,13 @@ RECORDS = "database_tuning_record.json"
 _FAILED = 1e9
 
 
+def open_database(work_dir: Path) -> ms.Database:
+    """The database in ``work_dir``, which is made if it is not there."""
+    for name in ("database_workload.json", RECORDS):
+        drop_broken_last_line(work_dir / name)
+    return ms.database.JSONDatabase(work_dir=str(work_dir))
+
+
 def mean_latency(run_secs: Sequence[Any]) -> float:
     """Seconds, over the repeats of a measurement."""
     return sum(map(float, run_secs)) / len(run_secs)

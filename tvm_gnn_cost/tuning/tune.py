@@ -19,16 +19,16 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
-from tvm_gnn_cost.networks.relax import Network, extract_tasks, load_network, local_target
+from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.builder import PooledBuilder
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
 from tvm_gnn_cost.tuning.progress import Follower, Guard, Progress, follow_logs, quiet_console
 from tvm_gnn_cost.tuning.records import (
     RECORDS,
     count,
-    drop_broken_last_line,
     is_valid,
     mean_latency,
+    open_database,
     records_by_task,
     winners,
 )
@@ -71,33 +71,8 @@ def tune(
     result = _resume(settings, work_dir)
     if result.finished:
         return result
-    start = time.perf_counter()
-    progress.status("loading the cost model and the network")
-    model = make_cost_model(cost_model, seed)
-    loaded = load_network(network)
-    import_tensor_intrin()
-    work_dir.mkdir(parents=True, exist_ok=True)
-    drop_broken_last_line(work_dir / RECORDS)
-    database = ms.database.JSONDatabase(work_dir=str(work_dir))
-    tasks = extract_tasks(loaded.mod, target)
-    builder = PooledBuilder()
-    if not result.tasks:
-        progress.status(f"measuring the default schedules of {len(tasks)} tasks")
-        result.tasks = _measure_untuned(tasks, target, builder)
-        result.curve = [CurvePoint(0, 0.0, result.untuned_latency)]
-    by_task = records_by_task(tasks, database)
-    count(result, by_task)
-    result.spend("preparation", time.perf_counter() - start)
-    result.save(work_dir)
-    progress.measured(result, "")
-    if result.trials < trials and result.searched < trials:
-        # What was compared before is not what the search will have found.
-        result.end_to_end = None
-        _search(result, tasks, by_task, database, model, builder, work_dir, progress)
-    result.searched = trials
-    result.save(work_dir)
-    _verify(result, loaded, target, winners(tasks, database, result), progress)
-    result.save(work_dir)
+    with _interruptible() as interrupted:
+        _run(result, work_dir, target, progress, interrupted)
     return result
 
 
@@ -110,7 +85,7 @@ def make_cost_model(name: str, seed: int) -> Any:
     if name == "random":
         return ms.cost_model.RandomModel(seed=seed)
     if name == "xgb":
-        return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpucount(logical=False))
+        return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
     if name != "gnn" and not Path(name).is_file():
         raise ValueError(f"cost model '{name}': neither gnn, xgb or random nor the path of a checkpoint file")
     from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
@@ -141,6 +116,47 @@ def _resume(settings: Settings, work_dir: Path) -> TuneResult:
     if settings.trials > result.searched:
         result.settings = settings
     return result
+
+
+def _run(
+    result: TuneResult,
+    work_dir: Path,
+    target: tvm.target.Target,
+    progress: Progress,
+    interrupted: Callable[[], bool],
+) -> None:
+    """Does whatever ``result`` still lacks."""
+    start = time.perf_counter()
+    settings = result.settings
+    progress.status("loading the cost model and the network")
+    model = make_cost_model(settings.cost_model, settings.seed)
+    loaded = load_network(settings.network)
+    import_tensor_intrin()
+    work_dir.mkdir(parents=True, exist_ok=True)
+    tasks = extract_tasks(loaded.mod, target)
+    builder = PooledBuilder()
+    if not result.tasks:
+        progress.status(f"measuring the default schedules of {len(tasks)} tasks")
+        result.tasks = _measure_untuned(tasks, target, builder)
+        result.curve = [CurvePoint(0, 0.0, result.untuned_latency)]
+        result.save(work_dir)
+    database = open_database(work_dir)
+    by_task = records_by_task(tasks, database)
+    count(result, by_task)
+    result.spend("preparation", time.perf_counter() - start)
+    progress.measured(result, "")
+    if result.trials < settings.trials and result.searched < settings.trials:
+        # What was compared before is not what the search will have found.
+        result.end_to_end = None
+        result.save(work_dir)
+        _search(result, tasks, by_task, database, model, builder, work_dir, progress, interrupted)
+    result.searched = settings.trials
+    result.save(work_dir)
+    start = time.perf_counter()
+    progress.status("compiling the network with and without the tuned schedules, and timing both")
+    result.end_to_end = compare_end_to_end(loaded, target, winners(tasks, database, result))
+    result.spend("verification", time.perf_counter() - start)
+    result.save(work_dir)
 
 
 def _measure_untuned(tasks: Sequence[Any], target: tvm.target.Target, builder: PooledBuilder) -> list[TaskResult]:
@@ -176,6 +192,7 @@ def _search(
     builder: PooledBuilder,
     work_dir: Path,
     progress: Progress,
+    interrupted: Callable[[], bool],
 ) -> None:
     settings = result.settings
     # A resumed search must not draw the same random programs again.
@@ -187,7 +204,7 @@ def _search(
         strategy=ms.search_strategy.EvolutionarySearch(population_size=settings.population),
         seed=seed + 1,
     )
-    with _interruptible() as interrupted, follow_logs(progress, work_dir), ms.Profiler() as profiler:
+    with follow_logs(progress, work_dir), ms.Profiler() as profiler:
         follower = Follower(result, work_dir, profiler, progress)
         try:
             if result.trials:
@@ -249,12 +266,3 @@ def _learn(model: Any, contexts: Sequence[Any], by_task: Sequence[Sequence[Any]]
                     [record.as_measure_candidate() for record in valid],
                     [ms.runner.RunnerResult(record.run_secs, None) for record in valid],
                 )
-
-
-def _verify(
-    result: TuneResult, network: Network, target: tvm.target.Target, schedules: ms.Database, progress: Progress
-) -> None:
-    start = time.perf_counter()
-    progress.status("compiling the network with and without the tuned schedules, and timing both")
-    result.end_to_end = compare_end_to_end(network, target, schedules)
-    result.spend("verification", time.perf_counter() - start)
