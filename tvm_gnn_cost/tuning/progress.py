@@ -140,8 +140,15 @@ class _Notes(logging.Handler):
 
 
 def quiet_console() -> None:
-    """Makes the console handler that MetaSchedule is about to add print nothing; its files get everything."""
-    logging.getLogger(_LOGGER).setLevel(logging.CRITICAL)
+    """Makes the console handler that MetaSchedule is about to add print nothing; its files get everything.
+
+    Handlers of an earlier search are dropped: MetaSchedule would carry them over, and fails on any without a name.
+    """
+    logger = logging.getLogger(_LOGGER)
+    logger.setLevel(logging.CRITICAL)
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
 
 
 @contextmanager
