@@ -18,7 +18,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.datasets.meta_schedule import Collection, Problem, Record, read_collection
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.graphs.extract import Detail, extract_graphs
+from tvm_gnn_cost.graphs.extract import extract_graphs
+from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 
 #: Columns of ``ms.feature_extractor.PerStoreFeature`` with its default settings.
@@ -64,9 +65,13 @@ def extract_collection(
 
     Raises:
         FileNotFoundError: the folder holds no MetaSchedule database.
-        ValueError: the store was written by another version.
+        ValueError: the store was written by another version, or with another detail.
     """
     collection = read_collection(folder)
+    if store.detail() not in (None, detail):
+        raise ValueError(
+            f"{store.folder} holds graphs of detail '{store.detail()}', not '{detail}'; extract into another folder"
+        )
     import_tensor_intrin()
     keys = [_key(collection, record) for record in collection.records]
     present = store.keys()

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 
-VERSION = 1
+VERSION = 2
 _META = b"graph_store"
 _VALUE_NAMES = [name for name, _ in VALUES]
 _COLUMNS = [
@@ -50,6 +50,7 @@ class _ShardInfo:
     type_names: tuple[str, ...]
     tasks: tuple[TaskInfo, ...]
     feature_columns: int
+    detail: Detail
 
 
 class GraphStore:
@@ -77,6 +78,11 @@ class GraphStore:
             with _named(path):
                 found.update(_open(path)[0].read(["key"]).column("key").to_pylist())
         return found - {""}
+
+    def detail(self) -> Detail | None:
+        """The detail of the graphs; None in an empty store."""
+        shards = self.shards()
+        return _open(shards[0])[1].detail if shards else None
 
     def tasks(self) -> tuple[TaskInfo, ...]:
         """Every task of the store, with the networks that any shard knows it to occur in."""
@@ -180,7 +186,7 @@ def _open(path: Path) -> tuple[Any, _ShardInfo]:
             "extract the programs again into a new folder"
         )
     tasks = tuple(TaskInfo(**task) for task in meta["tasks"])
-    return file, _ShardInfo(tuple(meta["type_names"]), tasks, meta["feature_columns"])
+    return file, _ShardInfo(tuple(meta["type_names"]), tasks, meta["feature_columns"], meta["detail"])
 
 
 @contextmanager
@@ -220,6 +226,7 @@ def _to_table(
         "type_names": list(graphs.type_names),
         "tasks": [{**asdict(task), "weights": dict(task.weights)} for task in programs.tasks],
         "feature_columns": int(features.rows.shape[1]) if features is not None else 0,
+        "detail": graphs.detail,
     }
     columns = {
         "key": pa.array(keys if keys is not None else [""] * len(programs), pa.string()),
@@ -280,6 +287,7 @@ def _from_batch(
         node_offsets,
         edge_offsets,
         errors,
+        info.detail,
     )
     features = None
     if with_features:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import tvm_ffi
 
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
 if TYPE_CHECKING:
     import tvm
-
-Detail = Literal["tree", "statements"]
 
 
 def extract_graphs(
@@ -65,6 +63,7 @@ def extract_graphs(
         node_offsets,
         edge_offsets,
         {int(graph): str(error) for graph, error in errors.items()},
+        detail,
     )
 
 
