@@ -27,7 +27,8 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from benchmarks.common import WORK, console, parser, write_result
-from tvm_gnn_cost.measuring.local import local_builder, local_runner
+from tvm_gnn_cost.measuring.builder import PooledBuilder
+from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 from tvm_gnn_cost.tuning.online import OnlineSettings
@@ -78,7 +79,7 @@ def search(task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round
         tasks, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
             [task], folder, strategy=strategy, seed=seed
         )
-        builder, runner, cost_model = local_builder(), local_runner(), make_model(model, seed)
+        builder, runner, cost_model = PooledBuilder(), local_runner(), make_model(model, seed)
         curve = _Curve(time.perf_counter())
         callbacks = [*ms.measure_callback.MeasureCallback.create("default"), curve]
         ms.tune_tasks(

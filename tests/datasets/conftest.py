@@ -16,7 +16,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.datasets.extract import extract_collection
 from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.measuring.local import build_program
+from tvm_gnn_cost.measuring.builder import build_program
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 
 PROGRAMS_PER_TASK = 4
@@ -41,7 +41,7 @@ def _tasks() -> list[tvm.IRModule]:
 
 
 def _measure(mod: tvm.IRModule, target: tvm.target.Target, shapes: list[tuple[int, ...]]) -> list[float]:
-    function = build_program(mod, target, None)
+    function = build_program(mod, target)
     arrays = [tvm.runtime.tensor(np.ones(shape, np.float32)) for shape in shapes]
     timer = function.time_evaluator("main", tvm.cpu(), number=10, repeat=3)
     return list(timer(*arrays).results)

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.measuring.local import local_builder, local_runner
+from tvm_gnn_cost.measuring.builder import PooledBuilder
+from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network
@@ -39,7 +40,7 @@ class Plan:
         seed: The same seed samples the same random programs.
         repeats: Times each program is measured.
         min_repeat_ms: The least duration of one repeat; short programs are run many times within it.
-        tasks_at_once: Tasks whose programs are built together; starting the builder's workers takes seconds.
+        tasks_at_once: Tasks whose programs are built together, so that no core waits for the last one of each task.
     """
 
     workloads: tuple[str, ...]
@@ -137,7 +138,7 @@ class _Collector:
     ) -> None:
         self.plan, self.target, self.database, self.progress = plan, target, database, progress
         self.sidecar = folder / "measurements.jsonl"
-        self.builder = local_builder()
+        self.builder = PooledBuilder()
         self.runner = local_runner(plan.repeats, plan.min_repeat_ms)
 
     def measure(self, phase: str, wanted: Sequence[tuple[Task, int]]) -> None:

@@ -1,4 +1,4 @@
-"""MetaSchedule's builder and runner for this machine, set up so that measurements can be trusted."""
+"""Running programs on this machine so that their measured latencies can be trusted; talks to TVM."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -27,22 +25,6 @@ def machine_to_itself() -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def build_program(mod: tvm.IRModule, target: tvm.target.Target, _params: Any) -> tvm.runtime.Module:
-    """TVM's ``default_build`` without its import of ``tensor_intrin``.
-
-    That import takes up to half a minute in each worker of a busy machine, longer than the builder waits.
-    """
-    from tvm.driver import build
-    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-
-    return build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
-
-
-def local_builder(timeout_s: float = 60.0) -> ms.builder.LocalBuilder:
-    """A builder on every core; a program that takes longer than ``timeout_s`` seconds counts as failed."""
-    return ms.builder.LocalBuilder(timeout_sec=timeout_s, f_build=build_program)
 
 
 @derived_object

@@ -82,9 +82,7 @@ def resnet(blocks: tuple[int, ...], bottleneck: bool, groups: int = 1, width: in
                     ConvNormAct(inner, c_out, 1, act=None),
                 )
             else:
-                branch = nn.Sequential(
-                    ConvNormAct(c_in, c_out, 3, stride), ConvNormAct(c_out, c_out, 3, act=None)
-                )
+                branch = nn.Sequential(ConvNormAct(c_in, c_out, 3, stride), ConvNormAct(c_out, c_out, 3, act=None))
             same = stride == 1 and c_in == c_out
             layers.append(Residual(branch, None if same else ConvNormAct(c_in, c_out, 1, stride, act=None)))
             c_in = c_out
@@ -172,9 +170,7 @@ def inception_v3() -> nn.Module:
     def reduce_b() -> nn.Module:
         return Concat(
             nn.Sequential(conv(768, 192, 1), conv(192, 320, 3, 2, 0)),
-            nn.Sequential(
-                conv(768, 192, 1), conv(192, 192, (1, 7)), conv(192, 192, (7, 1)), conv(192, 192, 3, 2, 0)
-            ),
+            nn.Sequential(conv(768, 192, 1), conv(192, 192, (1, 7)), conv(192, 192, (7, 1)), conv(192, 192, 3, 2, 0)),
             nn.MaxPool2d(3, 2),
         )
 
@@ -287,9 +283,7 @@ def unet_small() -> nn.Module:
             super().__init__()
             self.down1 = nn.Sequential(ConvNormAct(3, 24, 3), ConvNormAct(24, 24, 3))
             self.down2 = nn.Sequential(nn.MaxPool2d(2), ConvNormAct(24, 56, 3))
-            self.bottom = nn.Sequential(
-                nn.MaxPool2d(2), ConvNormAct(56, 112, 3), ConvNormAct(112, 112, 3, dilation=2)
-            )
+            self.bottom = nn.Sequential(nn.MaxPool2d(2), ConvNormAct(56, 112, 3), ConvNormAct(112, 112, 3, dilation=2))
             self.up2 = nn.ConvTranspose2d(112, 56, 2, 2)
             self.join2 = ConvNormAct(112, 56, 3)
             self.up1 = nn.Upsample(scale_factor=2, mode="nearest")

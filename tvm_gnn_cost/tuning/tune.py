@@ -16,11 +16,11 @@ from typing import Any
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
-from tvm_gnn_cost.tuning.builder import PooledBuilder
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
 from tvm_gnn_cost.tuning.progress import Follower, Guard, Progress, follow_logs, quiet_console
 from tvm_gnn_cost.tuning.records import (

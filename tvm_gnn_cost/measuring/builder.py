@@ -11,14 +11,23 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
 
-from tvm_gnn_cost.measuring.local import build_program
+
+def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+    """TVM's ``default_build`` without its import of ``tensor_intrin``.
+
+    That import takes up to half a minute in each worker of a busy machine, longer than the builder waits.
+    """
+    from tvm.driver import build
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    return build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
 
 
 def _build_and_export(mod: tvm.IRModule, target: tvm.target.Target) -> str:
     from tvm.support.tar import tar
 
     path = os.path.join(tempfile.mkdtemp(), "program." + tar.output_format)
-    build_program(mod, target, None).export_library(path, fcompile=tar)
+    build_program(mod, target).export_library(path, fcompile=tar)
     return path
 
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax
+
+from tvm_gnn_cost.networks import catalogue, operators
+from tvm_gnn_cost.networks.convolutional import mobilenet_v2, resnet_18
+from tvm_gnn_cost.networks.relax import extract_tasks, fold_batch_norms, load_network, local_target
+
+
+def parameters(module: torch.nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def test_the_networks_have_the_papers_sizes() -> None:
+    # torchvision's counts; its Inception v3 without the auxiliary head.
+    counts = {"resnet-18": 11_689_512, "mobilenet-v2": 3_504_872, "mobilenet-v1": 4_231_976, "inception-v3": 23_834_568}
+    for name, count in counts.items():
+        assert parameters(catalogue.TUNED[name][0]()) == count, name
+
+
+@pytest.mark.parametrize("make", [resnet_18, mobilenet_v2])
+def test_folding_batch_norms_keeps_the_output(make: type) -> None:
+    torch.manual_seed(0)
+    module = make().eval()
+    for norm in module.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            norm.running_mean.uniform_(-0.1, 0.1)
+            norm.running_var.uniform_(0.5, 1.5)
+    image = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        expected = module(image)
+        folded = fold_batch_norms(module)
+        assert not any(isinstance(child, torch.nn.BatchNorm2d) for child in folded.modules())
+        torch.testing.assert_close(folded(image), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_compiled_network_computes_what_pytorch_does() -> None:
+    network = load_network("perceptron")
+    machine = relax.VirtualMachine(tvm.compile(network.mod, local_target()), tvm.cpu())
+    output = machine["main"](tvm.runtime.tensor(network.example)).numpy()
+    np.testing.assert_allclose(output, network.expected, atol=1e-5)
+
+
+def test_resnet_18_has_its_19_tasks() -> None:
+    tasks = extract_tasks(load_network("resnet-18").mod, local_target())
+    assert len(tasks) == 19
+    assert sum(int(task.weight) for task in tasks) > 19
+
+
+@pytest.mark.parametrize("kind", operators.KINDS)
+def test_every_operator_has_a_task_and_is_the_same_every_time(kind: str) -> None:
+    one, two = load_network(f"{kind}/1"), load_network(f"{kind}/1")
+    assert extract_tasks(one.mod, local_target())
+    np.testing.assert_array_equal(one.expected, two.expected)
+
+
+def test_making_a_network_leaves_torchs_random_numbers_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    load_network("dense/0")
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_an_unknown_name_lists_those_that_exist() -> None:
+    with pytest.raises(ValueError, match=r"unknown workload 'resnet18'; one of: resnet-18, .*dense/N"):
+        catalogue.workload("resnet18")

@@ -1,0 +1,123 @@
+"""The commands from measured programs to a trained model, called in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import synthetic
+from tests.datasets.conftest import Database, database  # noqa: F401 (a fixture)
+from tvm_gnn_cost.cli.app import app
+from tvm_gnn_cost.datasets.programs import RaggedFeatures
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.training.checkpoint import Checkpoint
+
+HELD_OUT = ("--held-out", "net1")
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one command."""
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        app([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    code = ended.value.code
+    return int(code or 0), out, err
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with six tasks, half of them of the network net1, and features that say what the graphs say."""
+    programs = synthetic.programs(6, 12)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2 * len(programs), 164)).astype(np.float32)
+    rows[:, 0] = np.repeat(np.log(programs.latency), 2)
+    features = RaggedFeatures(rows, np.arange(0, 2 * len(programs) + 1, 2, dtype=np.int64))
+    folder = tmp_path_factory.mktemp("store")
+    object.__setattr__(programs, "per_store_features", features)
+    GraphStore(folder).append(programs)
+    return folder
+
+
+def result(answer: tuple[int, str, str]) -> dict[str, Any]:
+    code, out, err = answer
+    assert code == 0, err
+    assert out.count("\n") == 1
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_train_and_evaluate(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model, trees = tmp_path / "model.safetensors", tmp_path / "trees.json"
+    trained = result(call(capfd, "train", store, model, *HELD_OUT, "--epochs", 2, "--json"))
+    assert trained["training"]["train_programs"] + trained["training"]["validation_programs"] == 36
+    assert trained["training"]["epochs"] == 2
+    assert Checkpoint.load(model).card["networks"] == ["net0"]
+    assert not list(tmp_path.glob("*.unfinished"))
+    result(call(capfd, "train", store, trees, "--model", "xgb", *HELD_OUT, "--json"))
+    names = [str(model), f"xgb:{trees}", "random", "constant", "node-count"]
+    options = [part for name in names for part in ("--model", name)]
+    found = result(call(capfd, "evaluate", store, *options, "--network", "net1", "--json"))
+    assert set(found["models"]) == set(names)
+    # Those features give the latency away, and a constant knows nothing.
+    assert found["models"][f"xgb:{trees}"]["pairwise_accuracy"] > 0.9
+    assert found["models"]["constant"]["pairwise_accuracy"] == 0.5
+    assert len(found["tasks"]["random"]) == 3
+    code, out, err = call(capfd, "evaluate", store, "--model", model, "--network", "net1")
+    assert (code, out) == (0, "")
+    assert "pairwise_accuracy" in err.replace("\n", "") or "pairwise" in err
+
+
+def test_training_can_start_from_a_checkpoint(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
+    result(call(capfd, "train", store, first, *HELD_OUT, "--epochs", 1, "--json"))
+    result(call(capfd, "train", store, second, *HELD_OUT, "--epochs", 1, "--start", first, "--json"))
+    one, two = Checkpoint.load(first), Checkpoint.load(second)
+    np.testing.assert_array_equal(one.vectors.rows, two.vectors.rows)
+    assert any(not np.array_equal(one.state[name], two.state[name]) for name in one.state)
+
+
+def test_embed_draws_the_types(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = result(call(capfd, "embed", store, tmp_path / "types.png", "--json"))
+    assert set(synthetic.TYPES) <= set(found["types"])
+    assert (tmp_path / "types.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_extract_a_measured_database(
+    database: Database,  # noqa: F811
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    first = result(call(capfd, "extract", database.folder, tmp_path / "store", "--json"))
+    assert first["added"] == len(database.mods)
+    again = result(call(capfd, "extract", database.folder, tmp_path / "store", "--json"))
+    assert (again["added"], again["known"]) == (0, len(database.mods))
+    code, _, err = call(capfd, "extract", database.folder, tmp_path / "store", "--detail", "tree")
+    assert code == 2
+    assert "holds graphs of detail 'statements'" in err
+    assert GraphStore(tmp_path / "store").detail() == "statements"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("evaluate", "{store}", "--model", "nothing.safetensors", "--network", "net1"), "there is no such checkpoint"),
+        (("evaluate", "{store}", "--model", "xgb:nothing.json", "--network", "net1"), "nothing.json"),
+        (("evaluate", "{store}", "--model", "random", "--network", "alexnet"), "no task of alexnet"),
+        (("train", "{store}", "out.safetensors", "--held-out", "alexnet"), "'alexnet' does not occur"),
+        (("train", "{store}", "out.safetensors", *HELD_OUT, "--loss", "hings"), "unknown loss 'hings'"),
+        (("train", "{store}/empty", "out.safetensors"), "holds no program"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(
+    arguments: tuple[str, ...], sentence: str, store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capfd, *(argument.format(store=store) for argument in arguments))
+    assert code == 2
+    assert out == ""
+    assert sentence in err
+    assert "Traceback" not in err

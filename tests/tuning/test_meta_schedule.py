@@ -1,0 +1,210 @@
+"""The cost model inside real searches of TVM."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from tests import synthetic
+from tests.graphs.real_schedules import candidates, context
+from tvm_gnn_cost.measuring.builder import PooledBuilder
+from tvm_gnn_cost.measuring.local import local_runner
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
+from tvm_gnn_cost.training.fit import new_checkpoint
+from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
+from tvm_gnn_cost.tuning.online import OnlineSettings
+
+SETTINGS = OnlineSettings(nodes_per_update=5_000)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
+    path = tmp_path_factory.mktemp("checkpoint") / "small.safetensors"
+    new_checkpoint(config, synthetic.vectors(), synthetic.programs(4, 8), seed=0).save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[Any]:
+    return extract_tasks(load_network("perceptron").mod, local_target())
+
+
+@pytest.fixture(scope="module")
+def population(tasks: list[Any]) -> tuple[Any, list[Any]]:
+    task = max(tasks, key=lambda t: len(str(t.dispatched[0])))
+    return context(task.dispatched[0], local_target()), candidates(task.dispatched[0], local_target(), 24)
+
+
+def results(count: int) -> list[Any]:
+    return [ms.runner.RunnerResult([1e-3 * (1 + i)], None) for i in range(count)]
+
+
+def small_search() -> Any:
+    return ms.search_strategy.EvolutionarySearch(population_size=16, init_min_unmeasured=4, genetic_num_iters=1)
+
+
+def test_it_ranks_before_any_measurement(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
+    where, found = population
+    scores = GNNCostModel(checkpoint).predict(where, found)
+    assert scores.dtype == np.float64
+    assert scores.shape == (len(found),)
+    assert ((scores > 0) & (scores < 1)).all()
+    assert len(np.unique(scores)) > len(found) // 2
+
+
+def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
+    where, found = population
+    model = GNNCostModel(checkpoint, OnlineSettings(nodes_per_update=200_000, learning_rate=3e-3, anchor=0.0))
+    model.update(where, found, results(len(found)))
+    scores = model.predict(where, found)
+    # The earlier a candidate is in the list, the faster it was said to be.
+    assert np.corrcoef(scores, np.arange(len(found)))[0, 1] < -0.5
+    assert model.timings["update"] > 0
+
+
+def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
+    where, found = population
+    model = GNNCostModel(checkpoint, SETTINGS)
+    model.update(where, found, results(len(found)))
+    model.save(str(tmp_path / "search.safetensors"))
+    other = GNNCostModel(checkpoint, SETTINGS)
+    other.load(str(tmp_path / "search.safetensors"))
+    np.testing.assert_array_equal(model.predict(where, found), other.predict(where, found))
+    for one in (model, other):
+        one.update(where, found[:8], results(8))
+    np.testing.assert_array_equal(model.predict(where, found), other.predict(where, found))
+    with pytest.raises(ValueError, match="there is no such checkpoint"):
+        other.load(str(tmp_path / "nothing.safetensors"))
+
+
+def test_what_cannot_be_scored_comes_last_and_is_said_once(
+    checkpoint: str, population: tuple[Any, list[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    where, found = population
+
+    class NoModule:
+        """A candidate whose module is not one: what a defect elsewhere in the search would hand over."""
+
+        class sch:
+            mod = None
+
+    mixed = [found[0], NoModule(), *found[1:4], NoModule()]
+    model = GNNCostModel(checkpoint, SETTINGS)
+    with caplog.at_level(logging.WARNING):
+        scores = model.predict(where, mixed)
+        model.predict(where, mixed)
+        model.update(where, mixed, results(len(mixed)))
+    assert scores[[1, 5]].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(scores[[0, 2, 3, 4]], GNNCostModel(checkpoint).predict(where, found[:4]), rtol=1e-5)
+    messages = [record.message for record in caplog.records if "can't be read" in record.message]
+    assert len(messages) == len(set(messages)) <= 2
+
+
+def test_failed_measurements_teach_that_a_program_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
+    where, found = population
+    model = GNNCostModel(checkpoint, OnlineSettings(nodes_per_update=200_000, learning_rate=3e-3, anchor=0.0))
+    outcome = [
+        ms.runner.RunnerResult([1e-3], None) if i % 2 else ms.runner.RunnerResult(None, "LocalRunner: Timeout")
+        for i in range(len(found))
+    ]
+    model.update(where, found, outcome)
+    scores = model.predict(where, found)
+    assert scores[1::2].mean() > scores[0::2].mean()
+
+
+def test_tune_tir_with_real_measurements(checkpoint: str, tasks: list[Any], tmp_path: Path) -> None:
+    database = ms.tir_integration.tune_tir(
+        mod=tasks[0].dispatched[0],
+        target=local_target(),
+        work_dir=str(tmp_path),
+        max_trials_global=6,
+        num_trials_per_iter=3,
+        builder=PooledBuilder(),
+        runner=local_runner(min_repeat_ms=1),
+        strategy=small_search(),
+        cost_model=GNNCostModel(checkpoint, SETTINGS),
+        seed=1,
+    )
+    latencies = [float(s) for record in database.get_all_tuning_records() for s in record.run_secs]
+    assert len(latencies) >= 3
+    assert 0 < min(latencies) < 1
+
+
+def test_tune_relax_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:
+    network, target, model = load_network("perceptron"), local_target(), GNNCostModel(checkpoint, SETTINGS)
+    database = ms.relax_integration.tune_relax(
+        network.mod,
+        {},
+        target,
+        str(tmp_path),
+        max_trials_global=8,
+        num_trials_per_iter=2,
+        builder=PooledBuilder(),
+        runner=local_runner(min_repeat_ms=1),
+        strategy=small_search(),
+        cost_model=model,
+        seed=1,
+    )
+    measured = {ms.utils.shash2hex(record.workload.mod) for record in database.get_all_tuning_records()}
+    assert len(measured) >= 2
+    assert set(model.model.buffers) == measured
+    with target, database:
+        tuned = tvm.relax.transform.MetaScheduleApplyDatabase()(network.mod)
+    machine = tvm.relax.VirtualMachine(tvm.compile(tuned, target), tvm.cpu())
+    output = machine["main"](tvm.runtime.tensor(network.example)).numpy()
+    np.testing.assert_allclose(output, network.expected, atol=1e-4)
+
+
+@derived_object
+class CountingBuilder(ms.builder.PyBuilder):
+    """Builds nothing: what is compared is which programs a search asks for."""
+
+    def build(self, build_inputs: list[Any]) -> list[Any]:
+        return [ms.builder.BuilderResult(ms.utils.shash2hex(b.mod), None) for b in build_inputs]
+
+
+@derived_object
+class RepeatableRunner(ms.runner.PyRunner):
+    """A latency that depends on the program alone; a real clock never says the same thing twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def run(self, runner_inputs: list[Any]) -> list[Any]:
+        self.asked += [str(r.artifact_path) for r in runner_inputs]
+        seconds = [1e-4 * (1 + int(str(r.artifact_path), 16) % 97) for r in runner_inputs]
+        return [ms.runner.local_runner.LocalRunnerFuture([s], None) for s in seconds]
+
+
+def test_the_same_seed_gives_the_same_search(checkpoint: str, tasks: list[Any], tmp_path: Path) -> None:
+    asked = []
+    for name in ("a", "b"):
+        runner = RepeatableRunner()
+        ms.tir_integration.tune_tir(
+            mod=tasks[0].dispatched[0],
+            target=local_target(),
+            work_dir=str(tmp_path / name),
+            max_trials_global=12,
+            num_trials_per_iter=4,
+            builder=CountingBuilder(),
+            runner=runner,
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
+            strategy=small_search(),
+            cost_model=GNNCostModel(checkpoint, SETTINGS),
+            num_tuning_cores=1,
+            seed=3,
+        )
+        asked.append(runner.asked)
+    assert len(asked[0]) >= 8
+    assert asked[0] == asked[1]
