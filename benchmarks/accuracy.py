@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from benchmarks.common import DATA, WORK, console, parser, write_result
+from common import DATA, WORK, console, parser, write_result
 from tvm_gnn_cost.datasets.extract import extract_collection
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.store import GraphStore

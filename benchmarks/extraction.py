@@ -9,14 +9,16 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 from tvm.s_tir import meta_schedule as ms
 
-from benchmarks.common import console, parser, write_result
-from benchmarks.prediction import sample_population
-from tvm_gnn_cost.graphs.extract import Detail, extract_graphs
+from common import console, parser, write_result
+from prediction import sample_population
+from tvm_gnn_cost.graphs.extract import extract_graphs
+from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.measuring.local import machine_to_itself
 
 TASKS = ("resnet-18", "mobilenet-v2")
@@ -49,13 +51,10 @@ def main() -> None:
         mods = [candidate.sch.mod for candidate in candidates]
         per_store = ms.feature_extractor.PerStoreFeature()
         functions: dict[str, tuple[Callable[[], Any], int]] = {
-            f"{detail}, {threads} threads": (
-                lambda d=detail, t=threads, m=mods: extract_graphs(m, detail=d, threads=t),
-                runs,
-            )
+            f"{detail}, {threads} threads": (partial(extract_graphs, mods, detail=detail, threads=threads), runs)
             for detail, threads in CASES
         }
-        functions["per-store"] = (lambda p=per_store, c=context, k=candidates: p.extract_from(c, k), 1)
+        functions["per-store"] = (partial(per_store.extract_from, context, candidates), 1)
         with machine_to_itself():
             times = fastest(functions, rounds)
         for name, seconds in times.items():

@@ -26,7 +26,7 @@ from rich.table import Table
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from benchmarks.common import WORK, console, parser, write_result
+from common import WORK, console, parser, write_result
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -66,7 +66,7 @@ def train(
                 train_xgb(programs, parts, seed).save(output)
                 card = {"train_programs": len(parts.train) + len(parts.validation)}
             else:
-                given = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
+                given: dict[str, Any] = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
                 settings = replace(
                     PRESET_SETTINGS[model.value],
                     seed=seed,

@@ -53,7 +53,7 @@ def extract_graphs(
     if not isinstance(mods, Sequence | tvm_ffi.Array):
         raise TypeError(f"mods must be a sequence of IRModules, got {type(mods).__name__}; wrap a single one in a list")
     names, *arrays, errors = _extension().extract(list(mods), detail == "tree", threads, on_error == "skip")
-    node_type, values, edges, relation, node_offsets, edge_offsets = (np.from_dlpack(array) for array in arrays)
+    node_type, values, edges, relation, node_offsets, edge_offsets = map(_numpy, arrays)
     return ProgramGraphs(
         tuple(str(name) for name in names),
         node_type,
@@ -65,6 +65,10 @@ def extract_graphs(
         {int(graph): str(error) for graph, error in errors.items()},
         detail,
     )
+
+
+def _numpy(array: Any) -> Any:
+    return np.from_dlpack(array)
 
 
 def value_names() -> tuple[str, ...]:

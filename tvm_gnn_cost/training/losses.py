@@ -72,7 +72,8 @@ def _better(targets: Tensor, task: Tensor) -> Tensor:
 
 def _dense(task: Tensor) -> Tensor:
     """The tasks renumbered from 0."""
-    return torch.unique(task, return_inverse=True)[1]
+    number: Tensor = torch.unique(task, return_inverse=True)[1]
+    return number
 
 
 LOSSES: dict[str, Loss] = {
