@@ -294,7 +294,9 @@ def _write_card(folder: Path, plan: Plan, target: tvm.target.Target) -> None:
     card["target"] = json.loads(str(target))
     card["machine"] = describe_machine()
     card["tvm"] = tvm.__version__
-    card["runs"].append({"date": datetime.date.today().isoformat(), **asdict(plan)})
+    run = json.loads(json.dumps({"date": datetime.date.today().isoformat(), **asdict(plan)}))
+    if run not in card["runs"]:
+        card["runs"].append(run)
     path.write_text(json.dumps(card, indent=1) + "\n")
 
 

@@ -36,7 +36,7 @@ class TopKGNNConfig:
     groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work")
     type_dim: int = 16
     hidden: int = 64
-    layers: int = 3
+    layers: int = 2
     ratio: float = 0.8
     conv: Literal["graph", "relational"] = "relational"
     head: tuple[int, ...] = (128, 64)
@@ -51,6 +51,7 @@ TPGNN = TopKGNNConfig(
     groups=("constant",),
     type_dim=18,
     hidden=128,
+    layers=3,
     conv="graph",
     head=(128, 64),
     encode=False,

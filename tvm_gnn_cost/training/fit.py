@@ -44,9 +44,9 @@ class FitSettings:
         devices: Lightning's; with several, DDP.
     """
 
-    loss: str = "lambda-rank+mse"
-    epochs: int = 60
-    patience: int = 15
+    loss: str = "hinge+mse"
+    epochs: int = 40
+    patience: int = 20
     tasks_per_batch: int = 8
     programs_per_task: int = 32
     learning_rate: float = 2e-3

@@ -36,7 +36,7 @@ class OnlineSettings:
     buffer_programs: int = 4096
     learning_rate: float = 5e-4
     anchor: float = 1e-2
-    loss: str = "lambda-rank+mse"
+    loss: str = "hinge+mse"
     seed: int = 0
 
 

@@ -1,0 +1,67 @@
+"""What is in a collection of measured programs: how many, of what, how noisy. Its README quotes these figures."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from common import DATA, console, parser, write_result
+from tvm_gnn_cost.datasets.meta_schedule import read_collection
+from tvm_gnn_cost.networks.catalogue import HELD_OUT
+
+
+def main() -> None:
+    """Prints the tables and writes the JSON."""
+    options = parser(__doc__)
+    options.add_argument("--data", type=Path, default=DATA, help="a collection, see 'tvm-gnn-cost collect --help'")
+    arguments = options.parse_args()
+    collection = read_collection(arguments.data)
+    by_task: dict[str, list[float]] = {}
+    noise, failures, phases = [], 0, {"random": 0, "guided": 0}
+    programs: dict[str, int] = {}
+    tasks: dict[str, set[str]] = {}
+    for record in collection.records:
+        task = collection.task(record)
+        for name in task.weights:
+            # Single operators count together: there is one workload for each.
+            network = name if "/" not in name else "single operators"
+            programs[network] = programs.get(network, 0) + 1
+            tasks.setdefault(network, set()).add(task.hash)
+        phases[record.phase] = phases.get(record.phase, 0) + 1
+        if record.failure:
+            failures += 1
+            continue
+        by_task.setdefault(task.hash, []).append(statistics.median(record.run_secs))
+        noise.append(statistics.pstdev(record.run_secs) / statistics.mean(record.run_secs))
+    spread = [max(latencies) / min(latencies) for latencies in by_task.values()]
+    test = {h for network in HELD_OUT for h in tasks.get(network, set())}
+    table = Table(title=f"{arguments.data.name}: programs and tasks of each network", title_justify="left")
+    for column in ("network", "tasks", "programs", "used for"):
+        table.add_column(column, justify="left" if column in ("network", "used for") else "right")
+    for network in sorted(programs, key=lambda name: -programs[name]):
+        use = "test" if network in HELD_OUT else "training"
+        table.add_row(network, str(len(tasks[network])), str(programs[network]), use)
+    console.print(table)
+    metrics = {
+        "programs": len(collection.records),
+        "tasks": len(set().union(*tasks.values())),
+        "test_tasks": len(test),
+        "failed": failures,
+        "left_out": len(collection.problems),
+        **{f"{phase}_programs": count for phase, count in phases.items()},
+        "noise_median": float(np.median(noise)),
+        "noise_90th_percentile": float(np.percentile(noise, 90)),
+        "slowest_over_fastest_median": float(np.median(spread)),
+        "networks": {n: {"tasks": len(tasks[n]), "programs": programs[n]} for n in sorted(programs)},
+    }
+    for name, value in metrics.items():
+        if not isinstance(value, dict):
+            console.print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
+    write_result(arguments.json, "data_card", {"data": arguments.data.name, "card": collection.card}, metrics)
+
+
+if __name__ == "__main__":
+    main()
