@@ -103,9 +103,13 @@ class Walker {
                  int64_t body_children);
   void Finish();
 
+  void Warm(const TVMFFIObject* root);
+
   Graphs& out_;
   PlanCache plans_;
   IndexAnalyzer analyzer_;
+  int32_t prim_type_index_ = -1;
+  int64_t prim_dtype_offset_ = 0;
 
   // of the graph at hand
   bool is_tree_ = true;
@@ -120,6 +124,7 @@ class Walker {
   std::vector<double> footprints_;
   std::vector<int32_t> touched_buffers_;  // scratch
   std::vector<Split> splits_;             // scratch
+  std::vector<const TVMFFIObject*> queue_;  // scratch of Warm
   Work work_;
   int64_t moving_loops_ = 0;     // loops of more than one iteration met so far
   double init_executions_ = 1;   // how many executions of a block's body one of its init stands for

@@ -30,7 +30,7 @@ const std::vector<KindRule>& KindRules() {
       {"BlockRealize", Kind::kBlockRealize, {"iter_values", "predicate", "block"}, {"iter_values", "predicate"}},
       {"Block", Kind::kBlock, {"iter_vars", "body", "init"},
        {"iter_vars", "reads", "writes", "alloc_buffers", "match_buffers", "annotations"}},
-      {"IterVar", Kind::kIterVar, {"var", "iter_type"}, {}},
+      {"IterVar", Kind::kIterVar, {"var", "iter_type"}, {"dom"}},
       {"Range", Kind::kRange, {"min", "extent"}, {}},
       {"BufferStore", Kind::kBufferStore, {"buffer", "value", "indices"}, {"buffer", "indices"}},
       {"BufferLoad", Kind::kBufferLoad, {"buffer", "indices"}, {"source", "buffer", "indices"}},
@@ -257,10 +257,10 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   for (const TVMFFIFieldInfo* field : fields) {
     const std::string field_name = ToString(field->name);
     const bool hidden = rule != KindRules().end() && Contains(rule->hidden, field_name);
-    const Field entry{field, field->offset, ModeOf(*field), hidden};
+    const auto known = FieldNames().find(field_name);
+    const Field entry{field, field->offset, ModeOf(*field), known != FieldNames().end(), hidden};
     // Types and source positions are the declared contents of these two fields in every class: nothing to walk.
     if (field_name != "span" && field_name != "ty" && CanHoldNodes(*field)) plan->children.push_back(entry);
-    const auto known = FieldNames().find(field_name);
     if (known == FieldNames().end()) continue;
     plan->named_storage.push_back(std::make_unique<Field>(entry));
     plan->named[static_cast<size_t>(known->second)] = plan->named_storage.back().get();

@@ -20,6 +20,7 @@ BELOW_STATEMENTS = {
     "For": {"loop_var", "min", "extent", "thread_binding", "annotations", "step"},
     "BlockRealize": {"iter_values", "predicate"},
     "Block": {"iter_vars", "reads", "writes", "alloc_buffers", "match_buffers", "annotations"},
+    "IterVar": {"dom"},
     "BufferLoad": {"source", "indices"},
     "BufferStore": {"buffer", "indices"},
     "AllocBuffer": {"buffer", "annotations"},
