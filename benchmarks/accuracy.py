@@ -6,13 +6,17 @@ seed; a seed also draws the validation tasks. Every model sees the same programs
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import joblib
 import numpy as np
+import torch
 from rich.progress import Progress
 
 from common import DATA, WORK, console, parser, write_result
@@ -36,6 +40,9 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+BASELINES = ("xgb", "node-count", "constant", "random")
+
+
 class _Bar:
     """Draws an extraction."""
 
@@ -46,89 +53,100 @@ class _Bar:
         self.progress.update(self.bar, completed=done, total=total)
 
 
-def load_programs(data: Path, detail: Detail) -> MeasuredPrograms:
-    """The data set's programs as graphs; extracted at the first call, which takes a minute or two."""
-    store = GraphStore(WORK / f"{data.name}-{detail}")
+def extract_store(data: Path, detail: Detail) -> Path:
+    """A store of the data set's programs; made at the first call, which takes a minute or two."""
+    folder = WORK / f"{data.name}-{detail}"
     with Progress(console=console, transient=True) as progress:
-        extract_collection(data, store, detail=detail, progress=_Bar(progress, f"extracting {data.name} ({detail})"))
-    return store.load(with_features=True)
+        bar = _Bar(progress, f"extracting {data.name} ({detail})")
+        extract_collection(data, GraphStore(folder), detail=detail, progress=bar)
+    return folder
 
 
-def gnn(
-    preset: str, groups: tuple[str, ...] | None, programs: MeasuredPrograms, seed: int, epochs: int | None
-) -> compare.Model:
-    """A trained graph model of a preset, with other groups of node values if given."""
-    config = PRESETS[preset] if groups is None else replace(PRESETS[preset], groups=groups)
+@cache
+def load_store(folder: Path) -> MeasuredPrograms:
+    """The programs of a store; each worker process keeps them."""
+    return GraphStore(folder).load(with_features=True)
+
+
+def train_model(name: str, programs: MeasuredPrograms, seed: int, epochs: int | None, folder: Path) -> compare.Model:
+    """The model of a row of the table, trained with a seed."""
+    parts = split_programs(programs, HELD_OUT, seed)
+    if name == "xgb":
+        return compare.trained_xgb(train_xgb(programs, parts, seed))
+    if name in BASELINES:
+        mean = float(programs.throughput()[np.concatenate([parts.train, parts.validation])].mean())
+        simple: dict[str, Callable[[], compare.Model]] = {
+            "node-count": lambda: compare.node_count(mean),
+            "constant": lambda: compare.constant(mean),
+            "random": lambda: compare.random(seed),
+        }
+        return simple[name]()
+    preset = name if name in PRESETS else "gnn"
+    config = PRESETS[preset] if name in PRESETS else replace(PRESETS[preset], groups=ABLATIONS[name])
     settings = replace(PRESET_SETTINGS[preset], seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs)
-    parts = split_programs(programs, HELD_OUT, seed)
-    return compare.gnn(train_gnn(programs, parts, config, settings, WORK / "fit"))
+    return compare.gnn(train_gnn(programs, parts, config, settings, folder))
 
 
-def xgb(programs: MeasuredPrograms, seed: int) -> compare.Model:
-    """TVM's XGBModel, trained on the same programs."""
-    trees = train_xgb(programs, split_programs(programs, HELD_OUT, seed), seed)
-
-    def predict(test: MeasuredPrograms) -> compare.Prediction:
-        predicted = trees.predict(test)
-        return predicted, predicted
-
-    return predict
-
-
-def _ablation(groups: tuple[str, ...], programs: MeasuredPrograms, seed: int) -> compare.Model:
-    return gnn("gnn", groups, programs, seed, None)
+def run(name: str, seed: int, store: Path, epochs: int | None, runs: Path) -> tuple[str, int, dict[str, Any]]:
+    """Trains and tests one model with one seed; a run that was saved before is read instead."""
+    settings = {n: [asdict(PRESETS[n]), asdict(PRESET_SETTINGS[n])] for n in PRESETS}
+    known = json.dumps([name, seed, epochs, settings, len(GraphStore(store)), ABLATIONS.get(name)])
+    path = runs / f"{name.replace(' ', '-')}-{seed}-{hashlib.sha256(known.encode()).hexdigest()[:12]}.json"
+    if not path.exists():
+        torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
+        programs = load_store(store)
+        model = train_model(name, programs, seed, epochs, path.with_suffix(".fit"))
+        test = programs.select(split_programs(programs, HELD_OUT, seed).test)
+        scores, predicted = model(test)
+        result = {"all": evaluate(test, scores, predicted, HELD_OUT)[0]}
+        result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in HELD_OUT}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(result))
+        unfinished.replace(path)
+    return name, seed, json.loads(path.read_text())
 
 
 def main() -> None:
-    """Trains, evaluates, prints the tables and writes the JSON."""
+    """Runs what is missing, prints the tables and writes the JSON."""
     options = parser(__doc__)
     options.add_argument("--data", type=Path, default=DATA, help="a collection, see 'tvm-gnn-cost collect --help'")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
+    options.add_argument("--runs", type=Path, default=WORK / "accuracy", help="where finished runs are kept")
     arguments = options.parse_args()
     seeds = range(1 if arguments.quick else arguments.seeds)
-    epochs = 2 if arguments.quick else None
-    statements = load_programs(arguments.data, "statements")
-    tree = load_programs(arguments.data, "tree")
-    parts = split_programs(statements, HELD_OUT, 0)
-    mean = float(statements.throughput()[np.concatenate([parts.train, parts.validation])].mean())
-    trained: dict[str, Callable[[int], compare.Model]] = {
-        "gnn": lambda seed: gnn("gnn", None, statements, seed, epochs),
-        "tpgnn": lambda seed: gnn("tpgnn", None, tree, seed, epochs),
-        "xgb": lambda seed: xgb(statements, seed),
-        "node-count": lambda _seed: compare.node_count(mean),
-        "constant": lambda _seed: compare.constant(mean),
-        "random": compare.random,
-    }
+    epochs = 1 if arguments.quick else None
+    # The full trees train ten times longer: the quick run does without them.
+    names = ["gnn", *BASELINES] if arguments.quick else ["gnn", "tpgnn", *BASELINES]
     if not (arguments.no_ablation or arguments.quick):
-        for name, groups in ABLATIONS.items():
-            trained[name] = partial(_ablation, groups, statements)
-    tests = {name: (tree if name == "tpgnn" else statements).select(parts.test) for name in trained}
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in trained}
-    per_network: dict[str, dict[str, list[dict[str, float]]]] = {
-        network: {name: [] for name in trained} for network in HELD_OUT
-    }
+        names += ABLATIONS
+    statements = extract_store(arguments.data, "statements")
+    tree = extract_store(arguments.data, "tree") if "tpgnn" in names else statements
+    jobs = [(name, seed) for name in names for seed in seeds]
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("training", total=len(trained) * len(seeds))
-        for name, make in trained.items():
-            for seed in seeds:
-                progress.update(bar, description=f"{name}, seed {seed}")
-                scores, predicted = make(seed)(tests[name])
-                runs[name].append(evaluate(tests[name], scores, predicted, HELD_OUT)[0])
-                for network in HELD_OUT:
-                    per_network[network][name].append(evaluate(tests[name], scores, predicted, (network,))[0])
-                progress.advance(bar)
-    models = {name: compare.summarise(found) for name, found in runs.items()}
+        bar = progress.add_task("training", total=len(jobs))
+        work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator_unordered")
+        for name, seed, result in work(
+            joblib.delayed(run)(name, seed, tree if name == "tpgnn" else statements, epochs, arguments.runs)
+            for name, seed in jobs
+        ):
+            runs[name].append(result)
+            accuracy = result["all"]["pairwise_accuracy"]
+            progress.console.print(f"{name}, seed {seed}: pairwise accuracy {accuracy:.3f}", highlight=False)
+            progress.advance(bar)
+
+    def rows(part: str) -> dict[str, dict[str, dict[str, float]]]:
+        return {name: compare.summarise([result[part] for result in found]) for name, found in runs.items()}
+
+    parts = split_programs(load_store(statements), HELD_OUT, 0)
     title = f"{', '.join(HELD_OUT)}: {len(parts.test)} programs; trained on {len(parts.train)}; {len(seeds)} seeds"
-    console.print(compare.table(title, models))
-    networks = {
-        network: {name: compare.summarise(found) for name, found in by_model.items()}
-        for network, by_model in per_network.items()
-    }
-    for network, rows in networks.items():
-        console.print(compare.table(network, {name: rows[name] for name in ("gnn", "tpgnn", "xgb", "constant")}))
+    console.print(compare.table(title, rows("all")))
+    for network in HELD_OUT:
+        console.print(compare.table(network, {n: row for n, row in rows(network).items() if n not in ABLATIONS}))
     card = json.loads((arguments.data / "card.json").read_text())
     settings = {
         "seeds": list(seeds),
@@ -139,7 +157,8 @@ def main() -> None:
         "test_programs": len(parts.test),
         "data_measured_on": card["machine"],
     }
-    write_result(arguments.json, "accuracy", settings, {"models": models, "networks": networks})
+    metrics = {"models": rows("all"), "networks": {network: rows(network) for network in HELD_OUT}}
+    write_result(arguments.json, "accuracy", settings, metrics)
 
 
 if __name__ == "__main__":

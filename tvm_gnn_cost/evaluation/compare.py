@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from rich.table import Table
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 
 Array = npt.NDArray[np.float64]
 
@@ -59,18 +63,27 @@ def node_count(value: float) -> Model:
     return lambda programs: (-programs.graphs.node_counts.astype(np.float64), np.full(len(programs), value))
 
 
-def xgb(path: Path) -> Model:
-    """TVM's XGBModel on TVM's per-store features, read from a file that ``train --model xgb`` wrote."""
+def trained_xgb(trees: BoostedTrees) -> Model:
+    """TVM's XGBModel on TVM's per-store features."""
 
     def predict(programs: MeasuredPrograms) -> Prediction:
-        from tvm_gnn_cost.models.boosted_trees import BoostedTrees
-
-        trees = BoostedTrees()
-        trees.load(path)
         predicted = trees.predict(programs)
         return predicted, predicted
 
     return predict
+
+
+def saved_xgb(path: Path) -> Model:
+    """The same, read from a file that ``train --model xgb`` wrote.
+
+    Raises:
+        ValueError: the file is missing or is none of XGBoost's.
+    """
+    from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+
+    trees = BoostedTrees()
+    trees.load(path)
+    return trained_xgb(trees)
 
 
 def model_by_name(name: str) -> Model:
@@ -86,7 +99,7 @@ def model_by_name(name: str) -> Model:
     if name == "node-count":
         return node_count(0.5)
     if name.startswith("xgb:"):
-        return xgb(Path(name.removeprefix("xgb:")))
+        return saved_xgb(Path(name.removeprefix("xgb:")))
     return gnn(Checkpoint.load(Path(name)))
 
 

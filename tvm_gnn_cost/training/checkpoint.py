@@ -70,6 +70,7 @@ class Checkpoint:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             save_file(tensors, temporary, metadata={_KEY: json.dumps(info)})
+            temporary.chmod(0o644)  # safetensors lets the owner alone read it
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
