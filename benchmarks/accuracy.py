@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +61,6 @@ def extract_store(data: Path, detail: Detail) -> Path:
     return folder
 
 
-@cache
-def load_store(folder: Path) -> MeasuredPrograms:
-    """The programs of a store; each worker process keeps them."""
-    return GraphStore(folder).load(with_features=True)
-
-
 def train_model(name: str, programs: MeasuredPrograms, seed: int, epochs: int | None, folder: Path) -> compare.Model:
     """The model of a row of the table, trained with a seed."""
     parts = split_programs(programs, HELD_OUT, seed)
@@ -96,7 +89,7 @@ def run(name: str, seed: int, store: Path, epochs: int | None, runs: Path) -> tu
     path = runs / f"{name.replace(' ', '-')}-{seed}-{hashlib.sha256(known.encode()).hexdigest()[:12]}.json"
     if not path.exists():
         torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
-        programs = load_store(store)
+        programs = GraphStore(store).load(with_features=True)
         model = train_model(name, programs, seed, epochs, path.with_suffix(".fit"))
         test = programs.select(split_programs(programs, HELD_OUT, seed).test)
         scores, predicted = model(test)
@@ -142,7 +135,7 @@ def main() -> None:
     def rows(part: str) -> dict[str, dict[str, dict[str, float]]]:
         return {name: compare.summarise([result[part] for result in found]) for name, found in runs.items()}
 
-    parts = split_programs(load_store(statements), HELD_OUT, 0)
+    parts = split_programs(GraphStore(statements).load(with_features=True), HELD_OUT, 0)
     title = f"{', '.join(HELD_OUT)}: {len(parts.test)} programs; trained on {len(parts.train)}; {len(seeds)} seeds"
     console.print(compare.table(title, rows("all")))
     for network in HELD_OUT:

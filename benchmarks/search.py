@@ -32,6 +32,7 @@ from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 from tvm_gnn_cost.tuning.online import OnlineSettings
+from tvm_gnn_cost.tuning.progress import quiet_console
 
 NETWORKS = ("resnet-18", "mobilenet-v2")
 MODELS = ("gnn", "xgb", "random")
@@ -73,6 +74,7 @@ def make_model(name: str, seed: int) -> Any:
 
 def search(task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round: int, population: int) -> list[Any]:
     """One search: (seconds since its start, latency in seconds) of each measured program, in order."""
+    quiet_console()
     np.random.seed(seed)  # XGBModel's random answers come from numpy's global generator
     strategy = ms.search_strategy.EvolutionarySearch(population_size=population)
     with tempfile.TemporaryDirectory() as folder:

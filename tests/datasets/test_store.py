@@ -144,7 +144,7 @@ def test_a_shard_with_other_values_is_refused(
 @pytest.mark.parametrize("meta", [{}, {b"graph_store": json.dumps({"version": 99}).encode()}])
 def test_a_file_of_another_version_is_refused(tmp_path: Path, meta: dict[bytes, bytes]) -> None:
     pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(meta), tmp_path / "shard-00000.parquet")
-    with pytest.raises(ValueError, match=r"shard-00000\.parquet has version .* not 1; extract again"):
+    with pytest.raises(ValueError, match=r"shard-00000\.parquet has version .* not 2; extract again"):
         GraphStore(tmp_path).load()
 
 
