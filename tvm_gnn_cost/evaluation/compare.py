@@ -124,15 +124,13 @@ def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]
 
 
 def table(title: str, rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
-    """Models down, metrics across, mean and spread in each cell."""
+    """Metrics down, models across, mean and spread in each cell; arrows point to the better end."""
     out = Table(title=title, title_justify="left")
-    out.add_column("model")
-    shown = [name for name in METRICS if name in next(iter(rows.values()))]
-    for name in shown:
-        out.add_column(f"{name} {'↑' if METRICS[name] else '↓'}", justify="right")
-    for model, metrics in rows.items():
-        cells = [
-            f"{metrics[n]['mean']:.3f}" + (f" ±{metrics[n]['std']:.3f}" if metrics[n]["std"] else "") for n in shown
-        ]
-        out.add_row(model, *cells)
+    out.add_column("metric", no_wrap=True)
+    for model in rows:
+        out.add_column(model, justify="right", overflow="fold")
+    for name in (name for name in METRICS if name in next(iter(rows.values()))):
+        found = [metrics[name] for metrics in rows.values()]
+        cells = [f"{cell['mean']:.3f}" + (f" ±{cell['std']:.3f}" if cell["std"] else "") for cell in found]
+        out.add_row(f"{name} {'↑' if METRICS[name] else '↓'}", *cells)
     return out
