@@ -231,15 +231,19 @@ def _search(
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Lets Ctrl-C through TVM: its C++ code hands a KeyboardInterrupt on as a RuntimeError, or swallows it.
+    """Ends a search at its next measured batch when Ctrl-C is pressed, and at once when it is pressed again.
+
+    A KeyboardInterrupt that is raised wherever Python happens to be inside TVM's C++ code comes out as a RuntimeError,
+    gets lost, or crashes the interpreter; :class:`Guard` raises its own in a place that TVM expects.
 
     Yields a function that tells whether Ctrl-C was pressed.
     """
     pressed = threading.Event()
 
     def handler(_signal: int, _frame: Any) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
         pressed.set()
-        raise KeyboardInterrupt
 
     # Python lets only the main thread set handlers, and only there does a Ctrl-C arrive.
     in_main_thread = threading.current_thread() is threading.main_thread()
