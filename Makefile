@@ -4,7 +4,7 @@
 # Each sets up .venv first: a virtual environment with the pinned dependencies and the built extractor.
 
 NETWORK ?= resnet-18
-TRIALS ?= 384
+TRIALS ?= 576
 COST_MODEL ?= gnn
 WORK_DIR ?= work/$(NETWORK)-$(notdir $(basename $(COST_MODEL)))
 

@@ -14,7 +14,7 @@ def tune(
     network: Annotated[
         str, typer.Argument(help="resnet-18, mobilenet-v1, mobilenet-v2, inception-v3, or any other workload.")
     ] = "resnet-18",
-    trials: Annotated[int, typer.Option(min=1, help="Programs to measure in all, over all of its tasks.")] = 384,
+    trials: Annotated[int, typer.Option(min=1, help="Programs to measure in all, over all of its tasks.")] = 576,
     cost_model: Annotated[
         str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, or the path of a checkpoint.")
     ] = "gnn",

@@ -31,7 +31,7 @@ class OnlineSettings:
         seed: Of the draws from the buffer.
     """
 
-    nodes_per_update: int = 200_000
+    nodes_per_update: int = 100_000
     programs_per_step: int = 64
     buffer_programs: int = 4096
     learning_rate: float = 5e-4
