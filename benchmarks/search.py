@@ -109,8 +109,8 @@ def reached(points: list[list[float]], latency: float) -> tuple[float, int] | No
 def compare_runs(runs: dict[tuple[str, str, int], list[list[float]]]) -> dict[str, Any]:
     """Fractions of XGB's wall clock and trials that the others need for XGB's final latency of the same task and seed.
 
-    A run that never gets there counts with its whole length times XGB's final over its own, a lower bound that is
-    flagged by ``never_reached``.
+    A run that never gets there counts with its whole length: a lower bound, so a fraction means nothing without
+    ``never_reached`` beside it.
     """
     out: dict[str, Any] = {}
     for model in ("gnn", "random"):
