@@ -6,8 +6,12 @@ seed; a seed also draws the validation tasks. Every model sees the same programs
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import hashlib
 import json
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,8 +42,10 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
     **{f"all but {group}": tuple(g for g in _GROUPS if g != group) for group in ("loop", "access", "work")},
 }
 
-
 BASELINES = ("xgb", "node-count", "constant", "random")
+
+#: The quick run takes the programs of one workload in so many.
+QUICK_EVERY = 10
 
 
 class _Bar:
@@ -52,12 +58,31 @@ class _Bar:
         self.progress.update(self.bar, completed=done, total=total)
 
 
-def extract_store(data: Path, detail: Detail) -> Path:
+def extract_store(data: Path, detail: Detail, work: Path) -> Path:
     """A store of the data set's programs; made at the first call, which takes a minute or two."""
-    folder = WORK / f"{data.name}-{detail}"
+    folder = work / f"{data.name}-{detail}"
     with Progress(console=console, transient=True) as progress:
         bar = _Bar(progress, f"extracting {data.name} ({detail})")
         extract_collection(data, GraphStore(folder), detail=detail, progress=bar)
+    return folder
+
+
+def thin_out(data: Path, folder: Path) -> Path:
+    """A copy of a packed collection with few of its workloads' programs, for the quick run."""
+    folder.mkdir()
+    for name in ("card.json", "tasks.jsonl.gz", "database_workload.json.gz"):
+        shutil.copy(data / name, folder / name)
+    records, sidecar = "database_tuning_record.json.gz", "measurements.jsonl.gz"
+    with (
+        gzip.open(data / records) as record_lines,
+        gzip.open(data / sidecar) as sidecar_lines,
+        gzip.open(folder / records, "wb") as kept_records,
+        gzip.open(folder / sidecar, "wb") as kept_sidecar,
+    ):
+        for record, line in zip(record_lines, sidecar_lines, strict=True):
+            if json.loads(record)[0] % QUICK_EVERY == 0:
+                kept_records.write(record)
+                kept_sidecar.write(line)
     return folder
 
 
@@ -103,28 +128,40 @@ def run(name: str, seed: int, store: Path, epochs: int | None, runs: Path) -> tu
 
 
 def main() -> None:
-    """Runs what is missing, prints the tables and writes the JSON."""
+    """Reads the options."""
     options = parser(__doc__)
     options.add_argument("--data", type=Path, default=DATA, help="a collection, see 'tvm-gnn-cost collect --help'")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
     options.add_argument("--runs", type=Path, default=WORK / "accuracy", help="where finished runs are kept")
     arguments = options.parse_args()
+    if arguments.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            benchmark(arguments, thin_out(arguments.data, Path(folder) / "thin"), Path(folder), Path(folder) / "runs")
+    else:
+        benchmark(arguments, arguments.data, WORK, arguments.runs)
+
+
+def benchmark(arguments: argparse.Namespace, data: Path, work: Path, finished: Path) -> None:
+    """Runs what is missing among the ``finished`` runs, prints the tables and writes the JSON.
+
+    ``work`` is for the stores that are made out of ``data``.
+    """
     seeds = range(1 if arguments.quick else arguments.seeds)
     epochs = 1 if arguments.quick else None
     # The full trees train ten times longer: the quick run does without them.
     names = ["gnn", *BASELINES] if arguments.quick else ["gnn", "tpgnn", *BASELINES]
     if not (arguments.no_ablation or arguments.quick):
         names += ABLATIONS
-    statements = extract_store(arguments.data, "statements")
-    tree = extract_store(arguments.data, "tree") if "tpgnn" in names else statements
+    statements = extract_store(data, "statements", work)
+    tree = extract_store(data, "tree", work) if "tpgnn" in names else statements
     jobs = [(name, seed) for name in names for seed in seeds]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("training", total=len(jobs))
         work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator_unordered")
         for name, seed, result in work(
-            joblib.delayed(run)(name, seed, tree if name == "tpgnn" else statements, epochs, arguments.runs)
+            joblib.delayed(run)(name, seed, tree if name == "tpgnn" else statements, epochs, finished)
             for name, seed in jobs
         ):
             runs[name].append(result)
@@ -140,7 +177,7 @@ def main() -> None:
     console.print(compare.table(title, rows("all")))
     for network in HELD_OUT:
         console.print(compare.table(network, {n: row for n, row in rows(network).items() if n not in ABLATIONS}))
-    card = json.loads((arguments.data / "card.json").read_text())
+    card = json.loads((data / "card.json").read_text())
     settings = {
         "seeds": list(seeds),
         "quick": arguments.quick,

@@ -8,6 +8,8 @@ once, and a run that is there is not run again: interrupt and go on as you like.
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import statistics
 import tempfile
 import time
@@ -72,7 +74,9 @@ def make_model(name: str, seed: int) -> Any:
     return ms.cost_model.RandomModel(seed=seed)
 
 
-def search(task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round: int, population: int) -> list[Any]:
+def search(
+    task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round: int, population: int, builder: PooledBuilder
+) -> list[Any]:
     """One search: (seconds since its start, latency in seconds) of each measured program, in order."""
     quiet_console()
     np.random.seed(seed)  # XGBModel's random answers come from numpy's global generator
@@ -81,7 +85,7 @@ def search(task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round
         tasks, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
             [task], folder, strategy=strategy, seed=seed
         )
-        builder, runner, cost_model = PooledBuilder(), local_runner(), make_model(model, seed)
+        runner, cost_model = local_runner(), make_model(model, seed)
         curve = _Curve(time.perf_counter())
         callbacks = [*ms.measure_callback.MeasureCallback.create("default"), curve]
         ms.tune_tasks(
@@ -98,46 +102,55 @@ def search(task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round
         return curve.points
 
 
-def reached(points: list[list[float]], latency: float) -> tuple[float, int] | None:
-    """Seconds and trials after which a run had a program at least as fast; None if it never did."""
+def reached(points: list[list[float]], latency: float) -> tuple[float, float]:
+    """Seconds and trials after which a run had a program at least as fast; infinite if it never did."""
     for trial, (seconds, found) in enumerate(points, 1):
         if found <= latency:
             return seconds, trial
-    return None
+    return math.inf, math.inf
 
 
 def compare_runs(runs: dict[tuple[str, str, int], list[list[float]]]) -> dict[str, Any]:
     """Fractions of XGB's wall clock and trials that the others need for XGB's final latency of the same task and seed.
 
-    A run that never gets there counts with its whole length: a lower bound, so a fraction means nothing without
-    ``never_reached`` beside it.
+    Medians over tasks and seeds, in which a run that never gets there counts as infinite. The final latency is the
+    least of many noisy measurements; "near" asks for no more than 5% above it.
     """
     out: dict[str, Any] = {}
     for model in ("gnn", "random"):
-        clock, trials, never, final = [], [], 0, []
+        found: dict[str, list[float]] = {}
         for (task, name, seed), points in runs.items():
             xgb = runs.get((task, "xgb", seed))
             if name != model or xgb is None:
                 continue
             goal = min(latency for _, latency in xgb)
-            first = reached(xgb, goal)
-            found = reached(points, goal)
-            assert first is not None
-            never += found is None
-            seconds, trial = found or (points[-1][0], len(points))
-            clock.append(seconds / xgb[-1][0])
-            trials.append(trial / len(xgb))
-            final.append(min(latency for _, latency in points) / goal)
-        if clock:
-            out[model] = {
-                "wall_clock_to_xgb_final": statistics.median(clock),
-                "trials_to_xgb_final": statistics.median(trials),
-                "final_latency_over_xgb": statistics.median(final),
-                "final_latency_over_xgb_worst": max(final),
+            seconds, trials = reached(points, goal)
+            near, _ = reached(points, 1.05 * goal)
+            row = {
+                "wall_clock_to_xgb_final": seconds / xgb[-1][0],
+                "trials_to_xgb_final": trials / len(xgb),
+                "wall_clock_to_near_xgb_final": near / xgb[-1][0],
+                "whole_wall_clock": points[-1][0] / xgb[-1][0],
+                "final_latency": min(latency for _, latency in points) / goal,
+            }
+            for key, value in row.items():
+                found.setdefault(key, []).append(value)
+        if found:
+            never = sum(map(math.isinf, found["wall_clock_to_xgb_final"]))
+            medians = {key: statistics.median(values) for key, values in found.items()}
+            out[model] = medians | {
+                "final_latency_worst": max(found["final_latency"]),
                 "never_reached": never,
-                "runs": len(clock),
+                "runs": len(found["final_latency"]),
             }
     return out
+
+
+def finite(value: Any) -> Any:
+    """The same with None for infinite numbers, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def plot(runs: dict[tuple[str, str, int], list[list[float]]], path: Path) -> None:
@@ -173,6 +186,14 @@ def planned(arguments: Any) -> Iterator[tuple[str, ms.ExtractedTask, str, int]]:
                 yield name, task, model, seed
 
 
+def warm_up(builder: PooledBuilder, task: ms.ExtractedTask) -> None:
+    """Starts the workers and the imports that the first search would pay for alone."""
+    made = builder.build([ms.builder.BuilderInput(task.dispatched[0], local_target())])
+    if made[0].error_msg is None:
+        shutil.rmtree(Path(made[0].artifact_path).parent, ignore_errors=True)
+    GNNCostModel()
+
+
 def main() -> None:
     """Runs what is missing, prints the table, draws the plot and writes the JSON."""
     options = parser(__doc__)
@@ -183,12 +204,14 @@ def main() -> None:
     options.add_argument("--runs", type=Path, default=WORK / "search", help="where finished runs are kept")
     arguments = options.parse_args()
     if arguments.quick:
-        arguments.trials, arguments.trials_per_round, arguments.population = 8, 4, 16
+        arguments.trials, arguments.trials_per_round, arguments.population = 4, 2, 8
         arguments.runs = Path(tempfile.mkdtemp())
     warnings.simplefilter("ignore")
     arguments.runs.mkdir(parents=True, exist_ok=True)
     runs: dict[tuple[str, str, int], list[list[float]]] = {}
     todo = list(planned(arguments))
+    builder = PooledBuilder()
+    warm_up(builder, todo[0][1])
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("searching", total=len(todo))
         for name, task, model, seed in todo:
@@ -196,19 +219,28 @@ def main() -> None:
             settings = f"{arguments.trials}-{arguments.trials_per_round}-{arguments.population}"
             path = arguments.runs / f"{name.replace(': ', '.')}.{model}.{seed}.{settings}.json"
             if not path.exists():
-                points = search(task, model, seed, arguments.trials, arguments.trials_per_round, arguments.population)
+                sizes = arguments.trials, arguments.trials_per_round, arguments.population
+                points = search(task, model, seed, *sizes, builder)
                 temporary = path.with_suffix(".tmp")
                 temporary.write_text(json.dumps(points))
                 temporary.replace(path)
             runs[name, model, seed] = json.loads(path.read_text())
             progress.advance(bar)
     metrics = compare_runs(runs)
-    table = Table(title="to reach XGB's final latency, fractions of XGB's (median)", title_justify="left")
-    for column in ("model", "wall clock", "trials", "final latency / XGB's", "worst", "never reached"):
+    table = Table(title="medians of fractions of XGB's; never: most runs did not get there", title_justify="left")
+    columns = {
+        "wall clock": "wall_clock_to_xgb_final",
+        "trials": "trials_to_xgb_final",
+        "wall clock to 5% above": "wall_clock_to_near_xgb_final",
+        "final latency": "final_latency",
+        "worst": "final_latency_worst",
+        "whole wall clock": "whole_wall_clock",
+    }
+    for column in ("model", *columns, "never reached"):
         table.add_column(column, justify="right")
     for model, row in metrics.items():
-        cells = [row[k] for k in list(row)[:4]]
-        table.add_row(model, *(f"{cell:.2f}" for cell in cells), f"{row['never_reached']} of {row['runs']}")
+        cells = ["never" if math.isinf(row[key]) else f"{row[key]:.2f}" for key in columns.values()]
+        table.add_row(model, *cells, f"{row['never_reached']} of {row['runs']}")
     console.print(table)
     picture = (arguments.json or arguments.runs / "search.json").with_suffix(".png")
     plot(runs, picture)
@@ -218,7 +250,12 @@ def main() -> None:
         for (task, model, seed), points in runs.items()
     ]
     settings_out = {name: getattr(arguments, name) for name in ("trials", "trials_per_round", "population", "seeds")}
-    write_result(arguments.json, "search", settings_out, {**metrics.get("gnn", {}), "models": metrics, "runs": per_run})
+    write_result(
+        arguments.json,
+        "search",
+        settings_out,
+        finite({**metrics.get("gnn", {}), "models": metrics}) | {"runs": per_run},
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,18 @@ def test_training_can_start_from_a_checkpoint(store: Path, tmp_path: Path, capfd
     one, two = Checkpoint.load(first), Checkpoint.load(second)
     np.testing.assert_array_equal(one.vectors.rows, two.vectors.rows)
     assert any(not np.array_equal(one.state[name], two.state[name]) for name in one.state)
+
+
+def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
+    # A process of its own: DDP runs the command of the process once more for its second device.
+    command = [Path(sys.executable).with_name("tvm-gnn-cost"), "train", store, tmp_path / "model.safetensors"]
+    options = [*HELD_OUT, "--epochs", 2, "--devices", 2, "--json"]
+    ran = subprocess.run([str(part) for part in command + options], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("\n") == 1  # one of the two processes speaks
+    assert json.loads(ran.stdout)["training"]["devices"] == 2
+    assert Checkpoint.load(tmp_path / "model.safetensors").card["training"]["train_tasks"] == 2
+    assert not list(tmp_path.glob("*.unfinished"))
 
 
 def test_embed_draws_the_types(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

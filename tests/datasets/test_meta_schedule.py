@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tvm_gnn_cost.datasets.meta_schedule import read_collection
+from tvm_gnn_cost.datasets.meta_schedule import drop_broken_last_line, read_collection
 
 from .conftest import PROGRAMS_PER_TASK, Database, write_lines
 
@@ -168,3 +168,11 @@ def test_damaged_arguments_are_a_clear_error(copy: Path) -> None:
     collection = read_collection(copy)
     with pytest.raises(ValueError, match="args_info cannot be read"):
         collection.replay(collection.records[0])
+
+
+def test_only_a_broken_last_line_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    for before, after in ((b"a\nb\n", b"a\nb\n"), (b"a\nb", b"a\n"), (b"a", b""), (b"", b"")):
+        path.write_bytes(before)
+        drop_broken_last_line(path)
+        assert path.read_bytes() == after

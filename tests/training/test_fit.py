@@ -11,7 +11,7 @@ from tests import synthetic
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
+from tvm_gnn_cost.training.fit import FitSettings, TaskBatches, fit, new_checkpoint
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
 SETTINGS = FitSettings(epochs=40, patience=40, tasks_per_batch=2, learning_rate=5e-3)
@@ -60,6 +60,19 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert told[:3] == [1, 2, 3]
     assert told[3] > 1
     assert told[-1] == 6
+
+
+def test_processes_that_train_together_share_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = synthetic.programs(7, 4, seed=1)
+    scorer = Scorer(new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0))
+    seen: list[list[frozenset[int]]] = []
+    for rank in range(2):
+        monkeypatch.setattr("tvm_gnn_cost.training.fit._processes", lambda rank=rank: (rank, 2))
+        batches = TaskBatches(programs, scorer, SETTINGS, shuffle=True)
+        seen.append([frozenset(task.tolist()) for _, _, task in batches])
+        assert len(seen[rank]) == len(batches) == 2
+    assert frozenset().union(*seen[0], *seen[1]) == set(range(7))
+    assert not set(seen[0]) & set(seen[1])
 
 
 def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path) -> None:

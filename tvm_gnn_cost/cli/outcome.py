@@ -14,7 +14,11 @@ from rich.console import Console
 
 #: For progress and tables; what a script reads goes to stdout. A stream of its own, because a search sends what
 #: TVM prints to stderr into a file.
-console = Console(file=os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace"))
+console = Console(
+    file=os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace"),
+    # DDP runs the whole command once more for each further device: one of them speaks.
+    quiet=os.environ.get("LOCAL_RANK", "0") != "0",
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -50,7 +54,7 @@ def json_alone(wanted: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
 
     Yields the function that prints the object; it does nothing unless ``wanted``.
     """
-    if not wanted:
+    if not wanted or console.quiet:
         yield lambda _result: None
         return
     sys.stdout.flush()

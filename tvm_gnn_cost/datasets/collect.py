@@ -19,14 +19,12 @@ from typing import Any, Protocol
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS, drop_broken_last_line
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network
-
-#: What MetaSchedule's own AddToDatabase callback writes for a program that failed, in seconds.
-FAILED_RUN_SECS = 1e10
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def collect(plan: Plan, folder: Path, progress: Progress) -> None:
     import_tensor_intrin()
     target = load_target(folder)
     for name in ("database_tuning_record.json", "measurements.jsonl"):
-        _drop_broken_last_line(folder / name)
+        drop_broken_last_line(folder / name)
     _equalise(folder / "database_tuning_record.json", folder / "measurements.jsonl")
     database = ms.database.JSONDatabase(work_dir=str(folder))
     _write_card(folder, plan, target)
@@ -302,14 +300,6 @@ def _write_card(folder: Path, plan: Plan, target: tvm.target.Target) -> None:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
-
-
-def _drop_broken_last_line(path: Path) -> None:
-    """A process that was killed while it wrote leaves half a line, and MetaSchedule refuses such a file."""
-    if path.exists():
-        text = path.read_bytes()
-        if text and not text.endswith(b"\n"):
-            path.write_bytes(text[: text.rfind(b"\n") + 1])
 
 
 def _equalise(records: Path, sidecar: Path) -> None:

@@ -264,3 +264,11 @@ def _find(folder: Path, name: str) -> Path | None:
 def _last_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__
+
+
+def drop_broken_last_line(path: Path) -> None:
+    """A process that was killed while it wrote leaves half a line, and MetaSchedule refuses such a file."""
+    if path.exists():
+        text = path.read_bytes()
+        if text and not text.endswith(b"\n"):
+            path.write_bytes(text[: text.rfind(b"\n") + 1])

@@ -7,10 +7,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GraphConv, RGCNConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn import GraphConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
 
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.program_graph import Detail, Relation
+from tvm_gnn_cost.models.relational_conv import RelationalConv
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class TopKGNN(nn.Module):
                 self.convs.append(GraphConv(channels, config.hidden))
                 self.norms.append(nn.Identity())
             else:
-                self.convs.append(RGCNConv(channels, config.hidden, 2 * len(Relation)))
+                self.convs.append(RelationalConv(channels, config.hidden, 2 * len(Relation)))
                 self.norms.append(nn.LayerNorm(config.hidden))
             self.pools.append(TopKPooling(config.hidden, ratio=config.ratio))
             channels = config.hidden

@@ -41,7 +41,7 @@ class FitSettings:
         weight_decay: AdamW's.
         seed: Of weights, order and draws.
         accelerator: Lightning's: ``cpu``, ``gpu`` or ``auto``.
-        devices: Lightning's; with several, DDP.
+        devices: Lightning's; with several, DDP, which starts the running command once more for each of them.
     """
 
     loss: str = "hinge+mse"
@@ -64,7 +64,10 @@ Step = tuple[GraphBatch, Tensor, Tensor]
 
 
 class TaskBatches(IterableDataset[Step]):
-    """Steps of whole tasks: a batch of graphs, float32[P] throughput, int64[P] task; another order each epoch."""
+    """Steps of whole tasks: a batch of graphs, float32[P] throughput, int64[P] task; another order each epoch.
+
+    Under DDP the processes take turns at the steps of one order; the first steps come again where one would lack some.
+    """
 
     def __init__(self, programs: MeasuredPrograms, scorer: Scorer, settings: FitSettings, shuffle: bool) -> None:
         self.programs, self.scorer, self.settings, self.shuffle = programs, scorer, settings, shuffle
@@ -74,15 +77,18 @@ class TaskBatches(IterableDataset[Step]):
         self.epoch = 0
 
     def __len__(self) -> int:
-        return -(-len(self.by_task) // self.settings.tasks_per_batch)
+        return -(-len(self.by_task) // (self.settings.tasks_per_batch * _processes()[1]))
 
     def __iter__(self) -> Iterator[Step]:
         rng = np.random.default_rng([self.settings.seed, self.epoch])
         self.epoch += 1
         order = rng.permutation(len(self.by_task)) if self.shuffle else np.arange(len(self.by_task))
-        for start in range(0, len(order), self.settings.tasks_per_batch):
-            rows = [self._draw(task, rng) for task in order[start : start + self.settings.tasks_per_batch]]
-            yield self.step(np.concatenate(rows))
+        size = self.settings.tasks_per_batch
+        steps = [order[start : start + size] for start in range(0, len(order), size)]
+        rank, processes = _processes()
+        for number in range(len(self)):
+            tasks = steps[(number * processes + rank) % len(steps)]
+            yield self.step(np.concatenate([self._draw(task, rng) for task in tasks]))
 
     def _draw(self, task: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         rows = self.by_task[task]
@@ -101,12 +107,19 @@ class TaskBatches(IterableDataset[Step]):
         )
 
 
+def _processes() -> tuple[int, int]:
+    """This process's number and how many train together."""
+    if not torch.distributed.is_initialized():
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
 class FitModule(lightning.LightningModule):
     """The model with its loss and its optimizer."""
 
-    def __init__(self, model: TopKGNN, settings: FitSettings, steps: int) -> None:
+    def __init__(self, model: TopKGNN, settings: FitSettings) -> None:
         super().__init__()
-        self.model, self.settings, self.steps = model, settings, steps
+        self.model, self.settings = model, settings
         self.loss = combine(settings.loss)
 
     def training_step(self, step: Step, _index: int) -> Tensor:
@@ -130,8 +143,9 @@ class FitModule(lightning.LightningModule):
         optimizer = torch.optim.AdamW(
             self.parameters(), self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )
+        steps = int(self.trainer.estimated_stepping_batches)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, self.settings.learning_rate, total_steps=max(2, self.steps), pct_start=0.1
+            optimizer, self.settings.learning_rate, total_steps=max(2, steps), pct_start=0.1
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
@@ -197,7 +211,7 @@ def fit(
     folder.mkdir(parents=True, exist_ok=True)
     scorer = Scorer(checkpoint)
     batches = TaskBatches(train, scorer, settings, shuffle=True)
-    module = FitModule(scorer.model, settings, len(batches) * settings.epochs)
+    module = FitModule(scorer.model, settings)
     # Lightning's ranking of epochs; the file is Lightning's own format and is read back by Lightning only.
     best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
     resume = folder / "last.ckpt"
@@ -230,6 +244,7 @@ def fit(
             weights_only=False,
         )
         state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
+        trainer.strategy.barrier()  # the caller may remove the folder once every process has read it
     weights = {name.removeprefix("model."): tensor for name, tensor in state.items() if name.startswith("model.")}
     card = {
         **checkpoint.card,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_only
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split, split
@@ -59,7 +60,8 @@ def train_gnn(
     trained = fit(start, train, programs.select(parts.validation), settings, folder, tell)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
-    shutil.rmtree(folder)
+    if rank_zero_only.rank == 0:
+        shutil.rmtree(folder)
     return trained
 
 

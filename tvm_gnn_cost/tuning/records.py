@@ -8,13 +8,11 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS, drop_broken_last_line
 from tvm_gnn_cost.tuning.result import TuneResult
 
 #: The file in which MetaSchedule's JSONDatabase keeps its records.
 RECORDS = "database_tuning_record.json"
-
-#: MetaSchedule's AddToDatabase callback writes 1e10 s for a program that failed.
-_FAILED = 1e9
 
 
 def open_database(work_dir: Path) -> ms.Database:
@@ -31,7 +29,7 @@ def mean_latency(run_secs: Sequence[Any]) -> float:
 
 def is_valid(record: Any) -> bool:
     """Whether the record's program was built and run."""
-    return mean_latency(record.run_secs) < _FAILED
+    return mean_latency(record.run_secs) < FAILED_RUN_SECS
 
 
 def records_by_task(tasks: Sequence[Any], database: ms.Database) -> list[list[Any]]:
@@ -49,7 +47,7 @@ def count(result: TuneResult, by_task: Sequence[Sequence[Any]]) -> None:
     """Takes what is in the database over into the result: it is what a kill can't leave behind the times."""
     for task, records in zip(result.tasks, by_task, strict=True):
         latencies = [mean_latency(record.run_secs) for record in records]
-        valid = [latency for latency in latencies if latency < _FAILED]
+        valid = [latency for latency in latencies if latency < FAILED_RUN_SECS]
         task.trials, task.failed = len(latencies), len(latencies) - len(valid)
         task.best = min(valid, default=None)
 
@@ -65,11 +63,3 @@ def winners(tasks: Sequence[Any], database: ms.Database, result: TuneResult) -> 
                 ms.database.TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
             )
     return best
-
-
-def drop_broken_last_line(path: Path) -> None:
-    """A process that was killed while it wrote leaves half a line, and MetaSchedule refuses such a file."""
-    if path.exists():
-        text = path.read_bytes()
-        if text and not text.endswith(b"\n"):
-            path.write_bytes(text[: text.rfind(b"\n") + 1])

@@ -33,6 +33,7 @@ from tvm_gnn_cost.tuning.records import (
     winners,
 )
 from tvm_gnn_cost.tuning.result import FILE_NAME, CurvePoint, Settings, TaskResult, TuneResult, load_result
+from tvm_gnn_cost.tuning.scheduler import EagerGradient
 
 
 def tune(
@@ -222,7 +223,7 @@ def _search(
                 database=database,
                 cost_model=model,
                 measure_callbacks=[Guard(interrupted), *ms.MeasureCallback.create("default"), follower],
-                task_scheduler=ms.task_scheduler.GradientBased(seed=seed + 1),
+                task_scheduler=EagerGradient(),
             )
         finally:
             follower.account()
