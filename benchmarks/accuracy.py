@@ -58,9 +58,9 @@ class _Bar:
         self.progress.update(self.bar, completed=done, total=total)
 
 
-def extract_store(data: Path, detail: Detail, work: Path) -> Path:
+def extract_store(data: Path, detail: Detail, stores: Path) -> Path:
     """A store of the data set's programs; made at the first call, which takes a minute or two."""
-    folder = work / f"{data.name}-{detail}"
+    folder = stores / f"{data.name}-{detail}"
     with Progress(console=console, transient=True) as progress:
         bar = _Bar(progress, f"extracting {data.name} ({detail})")
         extract_collection(data, GraphStore(folder), detail=detail, progress=bar)
@@ -142,10 +142,10 @@ def main() -> None:
         benchmark(arguments, arguments.data, WORK, arguments.runs)
 
 
-def benchmark(arguments: argparse.Namespace, data: Path, work: Path, finished: Path) -> None:
+def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
     """Runs what is missing among the ``finished`` runs, prints the tables and writes the JSON.
 
-    ``work`` is for the stores that are made out of ``data``.
+    ``stores`` is where the stores go that are made out of ``data``.
     """
     seeds = range(1 if arguments.quick else arguments.seeds)
     epochs = 1 if arguments.quick else None
@@ -153,8 +153,8 @@ def benchmark(arguments: argparse.Namespace, data: Path, work: Path, finished: P
     names = ["gnn", *BASELINES] if arguments.quick else ["gnn", "tpgnn", *BASELINES]
     if not (arguments.no_ablation or arguments.quick):
         names += ABLATIONS
-    statements = extract_store(data, "statements", work)
-    tree = extract_store(data, "tree", work) if "tpgnn" in names else statements
+    statements = extract_store(data, "statements", stores)
+    tree = extract_store(data, "tree", stores) if "tpgnn" in names else statements
     jobs = [(name, seed) for name in names for seed in seeds]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with Progress(console=console, transient=True) as progress:

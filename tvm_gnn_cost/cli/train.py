@@ -34,7 +34,7 @@ def train(
     ),
     held_out: HeldOutOption = None,
     loss: Annotated[
-        str | None, typer.Option(help="huber, mse, hinge, list-mle, lambda-rank, or two joined by '+'.")
+        str | None, typer.Option(help="huber, mse, hinge, list-mle, lambda-rank, top1, or several joined by '+'.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; it stops early.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The peak.")] = None,

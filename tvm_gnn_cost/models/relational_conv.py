@@ -37,6 +37,6 @@ class RelationalConv(nn.Module):
         share = 1 / torch.bincount(target, minlength=nodes * self.relations).to(x.dtype)[target]
         # [N, R * out], a node's products with the weights of all relations side by side.
         products = x @ self.weight.permute(1, 0, 2).flatten(1)
-        messages = products.view(nodes * self.relations, -1).index_select(0, source) * share[:, None]
+        messages = products.view(nodes * self.relations, self.bias.numel()).index_select(0, source) * share[:, None]
         out: Tensor = (x @ self.root + self.bias).index_add(0, edge_index[1], messages)
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from torch_geometric.nn import GraphConv, TopKPooling, global_add_pool, global_m
 
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.program_graph import Detail, Relation
+from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.relational_conv import RelationalConv
 
 
@@ -30,6 +32,8 @@ class TopKGNNConfig:
         head: Channels of the perceptron that makes the score.
         encode: Whether a perceptron makes the first channels out of vector and values before any convolution.
         total: Whether a readout also has the sum over the nodes: costs of statements add up.
+        costs: Kinds of cost that the model estimates for one iteration of each node and adds up over the program;
+            0 for none. See :meth:`TopKGNN.log_costs`.
         dropout: In the head.
     """
 
@@ -43,7 +47,8 @@ class TopKGNNConfig:
     head: tuple[int, ...] = (128, 64)
     encode: bool = True
     total: bool = True
-    dropout: float = 0.1
+    costs: int = 8
+    dropout: float = 0.3
 
 
 #: As published: 18 + 2 values a node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max || mean, 256-128-64-1.
@@ -57,6 +62,7 @@ TPGNN = TopKGNNConfig(
     head=(128, 64),
     encode=False,
     total=False,
+    costs=0,
     dropout=0.0,
 )
 
@@ -102,34 +108,63 @@ class TopKGNN(nn.Module):
                 self.norms.append(nn.LayerNorm(config.hidden))
             self.pools.append(TopKPooling(config.hidden, ratio=config.ratio))
             channels = config.hidden
-        width = config.hidden * (3 if config.total else 2)
+        width = config.hidden * (3 if config.total else 2) + config.costs
         layers: list[nn.Module] = []
         for size in config.head:
             layers += [nn.Linear(width, size), nn.ReLU(), nn.Dropout(config.dropout)]
             width = size
         self.head = nn.Sequential(*layers, nn.Linear(width, 1))
+        if config.costs:
+            hidden = config.hidden
+            self.cost = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, config.costs))
+            # Before any training already: what costs more is slower.
+            self.slower = nn.Linear(config.costs, 1)
+            nn.init.constant_(self.slower.weight, -1 / config.costs)
+            nn.init.zeros_(self.slower.bias)
+        names = [VALUES[column][0] for column in columns(config.groups)]
+        self.iterations = names.index("iterations") if "iterations" in names else None
 
-    def embed(self, batch: GraphBatch) -> Tensor:
-        """float32[G, readout]: what the head reads."""
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """float32[G]: a score for each graph."""
         x = torch.cat([self.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
         x = self.encoder(x)
         edge_index, relation, graph = self._edges(batch)
-        out: Tensor | None = None
+        readouts: list[Tensor] = []
+        costs: Tensor | None = None
         for conv, norm, pool in zip(self.convs, self.norms, self.pools, strict=True):
             if self.config.conv == "graph":
                 x = torch.relu(conv(x, edge_index))
             else:
                 x = torch.relu(norm(conv(x, edge_index, relation))) + x
+            if self.config.costs and costs is None:
+                costs = self.log_costs(x, batch)
             x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
-            read = self._read(x, graph, batch.size)
-            out = read if out is None else out + read
-        assert out is not None
-        return out
+            readouts.append(self._read(x, graph, batch.size))
+        readout = torch.stack(readouts).sum(dim=0)
+        score: Tensor
+        if costs is None:
+            score = self.head(readout)
+        else:
+            score = self.head(torch.cat([readout, costs], dim=1)) + self.slower(costs)
+        return score.squeeze(1)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """float32[G]: a score for each graph."""
-        score: Tensor = self.head(self.embed(batch)).squeeze(1)
-        return score
+    def log_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """float32[G, costs]: logarithms of costs that add up over the nodes, brought near to zero.
+
+        A program's time is the sum over its statements of how often each runs times what one run of it costs. The
+        model estimates the logarithm of the second out of a node's channels ``x`` float32[N, hidden] after the first
+        convolution, and is given the first: that need not be learned from few programs.
+        """
+        cost = self.cost(x)
+        if self.iterations is not None:
+            # Stored as log2(1 + n).
+            cost = cost + math.log(2) * batch.values[:, self.iterations, None]
+        # Shifted by each graph's largest: exp() must not overflow. A graph without nodes costs nothing.
+        largest = global_max_pool(cost, batch.graph, batch.size).detach()
+        total = global_add_pool(torch.exp(cost - largest[batch.graph]), batch.graph, batch.size)
+        # Programs of 1 ms or so run some exp(12) iterations; 4 is about the deviation.
+        logarithm: Tensor = (torch.log(total + 1e-9) + largest - 12) / 4
+        return logarithm
 
     def _edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
         """The edges in both directions; a reversed edge's relation is a relation of its own."""

@@ -34,7 +34,8 @@ class FitSettings:
     Attributes:
         loss: One of ``losses.LOSSES``, or several joined by ``+``.
         epochs: At most this many passes over the tasks.
-        patience: Stop after this many epochs without a better validation loss.
+        patience: Stop after this many epochs without a lower validation error, and keep the best epoch; a training
+            that is not stopped keeps its last one, at which one cosine of the learning rate has come to rest.
         tasks_per_batch: Tasks in one step; a ranking loss compares within a task.
         programs_per_task: At most this many programs of a task in one step, drawn anew each epoch.
         learning_rate: The peak; one cosine with a warm-up of a tenth.
@@ -44,13 +45,13 @@ class FitSettings:
         devices: Lightning's; with several, DDP, which starts the running command once more for each of them.
     """
 
-    loss: str = "hinge+mse"
-    epochs: int = 40
-    patience: int = 20
+    loss: str = "hinge+mse+top1"
+    epochs: int = 20
+    patience: int = 12
     tasks_per_batch: int = 8
     programs_per_task: int = 32
     learning_rate: float = 2e-3
-    weight_decay: float = 1e-2
+    weight_decay: float = 1e-1
     seed: int = 0
     accelerator: str = "cpu"
     devices: int | str = 1
@@ -191,7 +192,7 @@ def fit(
     folder: Path,
     tell: Callable[[int, dict[str, float]], None] = lambda _epoch, _metrics: None,
 ) -> Checkpoint:
-    """Trains from a checkpoint's weights and returns the epoch with the lowest validation error.
+    """Trains from a checkpoint's weights.
 
     An interrupted training goes on from ``folder/last.ckpt`` if it is called again with the same settings.
 
@@ -243,7 +244,9 @@ def fit(
             ckpt_path=resume if resume.exists() else None,
             weights_only=False,
         )
-        state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
+        state = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
+        if trainer.current_epoch < settings.epochs:
+            state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
         trainer.strategy.barrier()  # the caller may remove the folder once every process has read it
     weights = {name.removeprefix("model."): tensor for name, tensor in state.items() if name.startswith("model.")}
     card = {

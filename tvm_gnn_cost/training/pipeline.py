@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_only
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split, split
@@ -60,8 +60,7 @@ def train_gnn(
     trained = fit(start, train, programs.select(parts.validation), settings, folder, tell)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
-    if rank_zero_only.rank == 0:
-        shutil.rmtree(folder)
+    rank_zero_only(shutil.rmtree)(folder)
     return trained
 
 
