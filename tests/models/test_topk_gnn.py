@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,12 @@ import torch
 
 from tests import synthetic
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TPGNN, TopKGNNConfig
 from tvm_gnn_cost.training.checkpoint import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
+
+LOG_2 = math.log(2)
 
 
 def scorer(config: TopKGNNConfig) -> Scorer:
@@ -80,3 +84,23 @@ def test_tpgnn_is_the_published_architecture() -> None:
     assert [pool.ratio for pool in model.pools] == [0.8, 0.8, 0.8]
     assert [layer.out_features for layer in model.head if isinstance(layer, torch.nn.Linear)] == [128, 64, 1]
     assert model.head[0].in_features == 256
+
+
+def test_costs_add_up_over_the_nodes_and_their_iterations() -> None:
+    model, one = scorer(PRESETS["gnn"]), synthetic.graphs(1, seed=3)
+    batch = model.batch(one)
+    x = torch.randn(len(batch.graph), model.config.hidden)
+    cost = model.model.log_costs(x, batch)
+    assert cost.shape == (1, model.config.costs)
+    # The same nodes twice cost twice as much, and so do nodes that run twice as often.
+    twice = replace(batch, values=batch.values.repeat(2, 1), graph=batch.graph.repeat(2))
+    torch.testing.assert_close(model.model.log_costs(x.repeat(2, 1), twice) - cost, torch.full_like(cost, LOG_2 / 4))
+    often = replace(batch, values=batch.values.clone())
+    often.values[:, [name for name, _ in VALUES].index("iterations")] += 1  # a logarithm to the base of 2
+    torch.testing.assert_close(model.model.log_costs(x, often) - cost, torch.full_like(cost, LOG_2 / 4))
+
+
+def test_a_model_without_node_values_still_ranks() -> None:
+    scores = scorer(replace(PRESETS["gnn"], groups=())).score(synthetic.graphs(8))
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) > 1

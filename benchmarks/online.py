@@ -1,0 +1,122 @@
+"""What the cost model's updates are worth in a search, and what they cost, replayed on measured programs.
+
+The tasks of the held-out networks come one after the other, as in tuning a network. Each is ranked twice: its guided
+programs (near the best ones, as a search asks about) before and after an update with its random ones. What the loaded
+weights knew is looked at before the first update and after the last one, on the training networks' validation tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+from rich.table import Table
+
+from accuracy import extract_store, thin_out
+from common import DATA, WORK, console, parser, write_result
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
+from tvm_gnn_cost.measuring.local import machine_to_itself
+from tvm_gnn_cost.networks.catalogue import HELD_OUT
+from tvm_gnn_cost.training.checkpoint import DEFAULT, Checkpoint
+from tvm_gnn_cost.training.pipeline import split_programs
+from tvm_gnn_cost.tuning.online import OnlineModel, OnlineSettings
+
+#: A task with fewer programs of either phase says nothing.
+LEAST = 4
+
+
+def accuracy(model: OnlineModel, programs: MeasuredPrograms) -> float:
+    """Pairwise accuracy within tasks, their mean."""
+    scores = model.score(programs.graphs)
+    found = []
+    for task in range(len(programs.tasks)):
+        rows = np.flatnonzero(programs.task == task)
+        if len(rows) >= LEAST and len(np.unique(programs.latency[rows])) > 1:
+            found.append(pairwise_accuracy(scores[rows], -programs.latency[rows]))
+    return statistics.fmean(found)
+
+
+def replay(
+    checkpoint: Checkpoint, settings: OnlineSettings, known: MeasuredPrograms, asked: MeasuredPrograms, limit: int
+) -> dict[str, float]:
+    """The metrics of one run over at most ``limit`` tasks of ``asked``."""
+    model = OnlineModel(checkpoint, settings)
+    known_before = accuracy(model, known)
+    before, after, seconds = [], [], []
+    phase = np.array([one == "guided" for one in asked.phase])
+    tasks = np.random.default_rng(settings.seed).permutation(len(asked.tasks)).tolist()
+    for task in track(tasks, "updates", console=console, transient=True):
+        seen, wanted = (asked.select(np.flatnonzero((asked.task == task) & (phase == guided))) for guided in (0, 1))
+        if min(len(seen), len(wanted)) < LEAST or len(before) == limit:
+            continue
+        before.append(accuracy(model, wanted))
+        start = time.perf_counter()
+        model.learn(asked.tasks[task].hash, seen.graphs, seen.latency)
+        seconds.append(time.perf_counter() - start)
+        after.append(accuracy(model, wanted))
+    return {
+        "tasks": len(before),
+        "pairwise_before": statistics.fmean(before),
+        "pairwise_after": statistics.fmean(after),
+        "known_before": known_before,
+        "known_after": accuracy(model, known),
+        "seconds_per_update": statistics.median(seconds),
+    }
+
+
+def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
+    """Runs each seed, prints the table and writes the JSON."""
+    programs = GraphStore(extract_store(data, "statements", stores)).load()
+    # The split that the shipped checkpoint was trained with: it has seen neither of the two parts.
+    parts = split_programs(programs, HELD_OUT, 0)
+    known = programs.select(parts.validation)
+    asked = known if arguments.validation else programs.select(parts.test)
+    given = {f.name: getattr(arguments, f.name) for f in fields(OnlineSettings) if hasattr(arguments, f.name)}
+    settings = replace(OnlineSettings(), **{name: value for name, value in given.items() if value is not None})
+    checkpoint, limit = Checkpoint.load(arguments.checkpoint), 4 if arguments.quick else arguments.tasks
+    runs: list[dict[str, float]] = []
+    for seed in range(1 if arguments.quick else arguments.seeds):
+        with machine_to_itself():
+            runs.append(replay(checkpoint, replace(settings, seed=seed), known, asked, limit))
+    metrics: dict[str, Any] = {}
+    table = Table(title=f"updates on {runs[0]['tasks']} tasks, {len(runs)} seeds", title_justify="left")
+    for column in ("", "mean", "std"):
+        table.add_column(column, justify="right" if column else "left")
+    for name in runs[0]:
+        values = [run[name] for run in runs]
+        metrics[name] = {"mean": statistics.fmean(values), "std": float(np.std(values))}
+        table.add_row(name, f"{metrics[name]['mean']:.3f}", f"{metrics[name]['std']:.3f}")
+    console.print(table)
+    write_result(arguments.json, "online", {**asdict(settings), "validation_tasks": arguments.validation}, metrics)
+
+
+def main() -> None:
+    """Reads the options."""
+    options = parser(__doc__)
+    options.add_argument("--checkpoint", type=Path, default=DEFAULT)
+    options.add_argument("--tasks", type=int, default=40, help="at most so many")
+    options.add_argument("--seeds", type=int, default=3, help="each takes other tasks in another order")
+    options.add_argument("--validation", action="store_true", help="on validation tasks: to choose settings with")
+    options.add_argument("--nodes-per-update", type=int, help="as in OnlineSettings, like the next ones")
+    options.add_argument("--learning-rate", type=float)
+    options.add_argument("--anchor", type=float)
+    options.add_argument("--loss")
+    arguments = options.parse_args()
+    if arguments.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            benchmark(arguments, thin_out(DATA, Path(folder) / "thin"), Path(folder))
+    else:
+        benchmark(arguments, DATA, WORK)
+
+
+if __name__ == "__main__":
+    main()
