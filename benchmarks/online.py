@@ -51,7 +51,9 @@ def replay(
     """The metrics of one run over at most ``limit`` tasks of ``asked``."""
     model = OnlineModel(checkpoint, settings)
     known_before = accuracy(model, known)
-    before, after, seconds = [], [], []
+    before: list[float] = []
+    after: list[float] = []
+    seconds: list[float] = []
     phase = np.array([one == "guided" for one in asked.phase])
     tasks = np.random.default_rng(settings.seed).permutation(len(asked.tasks)).tolist()
     for task in track(tasks, "updates", console=console, transient=True):

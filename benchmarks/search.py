@@ -158,17 +158,19 @@ def plot(runs: dict[tuple[str, str, int], list[list[float]]], path: Path) -> Non
     tasks = list(dict.fromkeys(task for task, _, _ in runs))
     figure, axes = plt.subplots(len(tasks), 2, figsize=(11, 3 * len(tasks)), squeeze=False)
     colours = dict(zip(MODELS, ("tab:blue", "tab:orange", "tab:gray"), strict=True))
-    for row, task in zip(axes, tasks, strict=True):
-        for (name, model, _), points in runs.items():
+    for row, name in zip(axes, tasks, strict=True):
+        for (task, model, _), points in runs.items():
             if name != task:
                 continue
             best = np.minimum.accumulate([latency for _, latency in points]) * 1e3
             row[0].plot(np.arange(1, len(best) + 1), best, color=colours[model], alpha=0.8, label=model)
             row[1].step([s for s, _ in points], best, where="post", color=colours[model], alpha=0.8, label=model)
-        row[0].set(ylabel=f"{task}\nbest latency, ms", xlabel="trials")
+        row[0].set(title=name, ylabel="best latency, ms", xlabel="trials")
         row[1].set(xlabel="seconds")
         for axis in row:
             axis.set_yscale("log")
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter("{x:g}")
             handles = dict(zip(axis.get_legend_handles_labels()[1], axis.get_legend_handles_labels()[0], strict=True))
             axis.legend(handles.values(), handles.keys())
     figure.tight_layout()
