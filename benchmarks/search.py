@@ -23,6 +23,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 from rich.progress import Progress
 from rich.table import Table
 from tvm.ir.utils import derived_object
@@ -169,8 +170,9 @@ def plot(runs: dict[tuple[str, str, int], list[list[float]]], path: Path) -> Non
         row[1].set(xlabel="seconds")
         for axis in row:
             axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.yaxis.set_major_formatter("{x:g}")
-            axis.yaxis.set_minor_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter(NullFormatter())
             handles = dict(zip(axis.get_legend_handles_labels()[1], axis.get_legend_handles_labels()[0], strict=True))
             axis.legend(handles.values(), handles.keys())
     figure.tight_layout()
