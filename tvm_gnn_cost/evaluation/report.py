@@ -119,7 +119,7 @@ def _end_to_end(result: TuneResult) -> TableContent:
             _network_row("untuned", compared.untuned, "", compared.untuned_difference),
             _network_row("tuned", compared.tuned, _ratio(before, after), compared.tuned_difference),
         ],
-        f"{len(compared.tuned)} repeats each, in turn. The difference is the largest absolute one of any output.",
+        f"{len(compared.tuned)} repeats each, in turn. The difference is relative to the largest output.",
     )
 
 

@@ -90,7 +90,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """The whole network: seconds of each repeat, and the largest absolute difference from PyTorch's output."""
+    """The whole network: seconds of each repeat; largest difference from PyTorch relative to its largest output."""
 
     untuned: list[float]
     tuned: list[float]
