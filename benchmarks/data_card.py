@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,8 @@ from rich.table import Table
 
 from common import DATA, console, parser, write_result
 from tvm_gnn_cost.datasets.meta_schedule import read_collection
+from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
 from tvm_gnn_cost.networks.catalogue import HELD_OUT
-
-
-def pairwise_agreement(one: Sequence[float], other: Sequence[float]) -> float:
-    """The share of pairs that both put in the same order; NaN where there is no pair."""
-    a, b = np.asarray(one), np.asarray(other)
-    upper = np.triu_indices(len(a), 1)
-    agree = (np.sign(a[:, None] - a[None, :]) == np.sign(b[:, None] - b[None, :]))[upper]
-    return float(agree.mean()) if len(agree) else float("nan")
 
 
 def main() -> None:
@@ -48,9 +40,10 @@ def main() -> None:
         repeats.setdefault(task.hash, []).append(record.run_secs)
         noise.append(statistics.pstdev(record.run_secs) / statistics.mean(record.run_secs))
     spread = [max(latencies) / min(latencies) for latencies in by_task.values()]
-    # The order by the first repeat against that by the median of the others: no model can do better than this.
+    # The order by the first repeat against that by the median of the others; hours apart it agrees less (retest.py).
     same = [
-        pairwise_agreement([r[0] for r in rows], [statistics.median(r[1:]) for r in rows]) for rows in repeats.values()
+        pairwise_accuracy(np.array([r[0] for r in rows]), np.array([statistics.median(r[1:]) for r in rows]))
+        for rows in repeats.values()
     ]
     test = {h for network in HELD_OUT for h in tasks.get(network, set())}
     table = Table(title=f"{arguments.data.name}: programs and tasks of each network", title_justify="left")

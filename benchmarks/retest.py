@@ -17,9 +17,9 @@ from rich.table import Table
 from tvm.s_tir import meta_schedule as ms
 
 from common import DATA, console, parser, write_result
-from data_card import pairwise_agreement
 from tvm_gnn_cost.datasets.collect import load_target
 from tvm_gnn_cost.datasets.meta_schedule import Collection, Record, read_collection
+from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
@@ -65,7 +65,7 @@ def main() -> None:
         first = np.array([statistics.median(record.run_secs) for record in records])
         again = np.array(measure(collection, records, builder, arguments.data))
         first, again = first[np.isfinite(again)], again[np.isfinite(again)]
-        agreement.append(pairwise_agreement(first.tolist(), again.tolist()))
+        agreement.append(pairwise_accuracy(first, again))
         changes += np.abs(np.log(again / first)).tolist()
         regret.append(float(first.min() / first[np.argmin(again)]))
     metrics = {

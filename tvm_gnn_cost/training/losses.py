@@ -30,7 +30,7 @@ def mse(scores: Tensor, targets: Tensor, _task: Tensor) -> Tensor:
 
 def pairwise_hinge(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
     """Hinge loss, margin 1, over the pairs of programs of one task in which the first is faster by :data:`NOISE`."""
-    better = _better(targets * (1 - NOISE), task, targets)
+    better = _better(targets * (1 - NOISE), targets, task)
     margin = scores[:, None] - scores[None, :]
     loss: Tensor = (functional.relu(1 - margin) * better).sum() / better.sum().clamp(min=1)
     return loss
@@ -54,7 +54,7 @@ def lambda_rank(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
     The gain of a program is ``2 ** (4 * target) - 1``: the fastest programs decide.
     """
     same = task[:, None] == task[None, :]
-    better = _better(targets, task)
+    better = _better(targets, targets, task)
     with torch.no_grad():
         rank = ((scores[None, :] > scores[:, None]) & same).sum(dim=1) + 1
         gain = 2 ** (4 * targets) - 1
@@ -79,10 +79,9 @@ def expected_throughput(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor
     return loss
 
 
-def _better(targets: Tensor, task: Tensor, others: Tensor | None = None) -> Tensor:
-    """float[P, P]: 1 where the first program's target is above the second's, of ``others`` if given, in one task."""
-    others = targets if others is None else others
-    return ((targets[:, None] > others[None, :]) & (task[:, None] == task[None, :])).to(targets.dtype)
+def _better(ones: Tensor, others: Tensor, task: Tensor) -> Tensor:
+    """float[P, P]: 1 where the first program is of the same task and its ``ones`` is above the second's ``others``."""
+    return ((ones[:, None] > others[None, :]) & (task[:, None] == task[None, :])).to(ones.dtype)
 
 
 def _dense(task: Tensor) -> Tensor:
