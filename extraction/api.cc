@@ -34,39 +34,80 @@ using tvm::ffi::Map;
 using tvm::ffi::String;
 using tvm::ffi::Tensor;
 
-// Zeroed memory. Large arrays come fresh from the kernel, which zeroes them anyway, in huge pages where it has them:
-// first touching 64 MB by 4 KB pages costs as much as the walk that fills them.
-struct Allocator {
+// Large blocks that were freed, kept for the next population: the kernel zeroes fresh memory, and first touching it,
+// even by huge pages, took as long as writing it, on two threads no less than on one.
+class BlockPool {
+ public:
   static constexpr size_t kHugePage = size_t{1} << 21;
 
-  static size_t MappedBytes(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
-  static bool IsMapped(size_t bytes) { return bytes >= 2 * kHugePage; }
-
-  void AllocData(DLTensor* tensor) {
-    const size_t bytes = tvm::ffi::GetDataSize(*tensor);
-    if (!IsMapped(bytes)) {
-      constexpr size_t kAlignment = 64;
-      const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-      tensor->data = std::aligned_alloc(kAlignment, rounded);
-      if (tensor->data == nullptr) throw std::bad_alloc();
-      std::memset(tensor->data, 0, rounded);
-      return;
+  static BlockPool& Global() {
+    static BlockPool* pool = new BlockPool();  // never destroyed: numpy may free arrays after the process's statics
+    return *pool;
+  }
+  // The size of the block that holds so many bytes: few different ones, so that blocks fit again.
+  static size_t BlockBytes(size_t bytes) {
+    size_t step = kHugePage;
+    while (8 * step < bytes) step *= 2;
+    return (bytes + step - 1) / step * step;
+  }
+  void* Take(size_t block) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+        if (it->second != block) continue;
+        void* start = it->first;
+        idle_.erase(it);
+        idle_bytes_ -= block;
+        return start;
+      }
     }
-    const size_t mapped = MappedBytes(bytes);
-    void* region = mmap(nullptr, mapped + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* region = mmap(nullptr, block + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (region == MAP_FAILED) throw std::bad_alloc();
     // Cut to an aligned start; both remainders are whole pages.
     char* start = static_cast<char*>(region);
     const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
     if (before > 0) munmap(start, before);
-    if (before < kHugePage) munmap(start + before + mapped, kHugePage - before);
-    tensor->data = start + before;
-    madvise(tensor->data, mapped, MADV_HUGEPAGE);
+    if (before < kHugePage) munmap(start + before + block, kHugePage - before);
+    madvise(start + before, block, MADV_HUGEPAGE);
+    return start + before;
+  }
+  void Return(void* start, size_t block) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (idle_bytes_ + block <= kMaxIdleBytes) {
+        idle_.emplace_back(start, block);
+        idle_bytes_ += block;
+        return;
+      }
+    }
+    munmap(start, block);
+  }
+
+ private:
+  static constexpr size_t kMaxIdleBytes = size_t{1} << 27;
+  std::mutex mutex_;
+  std::vector<std::pair<void*, size_t>> idle_;
+  size_t idle_bytes_ = 0;
+};
+
+// Memory with anything in it.
+struct Allocator {
+  static bool IsLarge(size_t bytes) { return bytes >= BlockPool::kHugePage / 2; }
+
+  void AllocData(DLTensor* tensor) {
+    const size_t bytes = tvm::ffi::GetDataSize(*tensor);
+    if (IsLarge(bytes)) {
+      tensor->data = BlockPool::Global().Take(BlockPool::BlockBytes(bytes));
+      return;
+    }
+    constexpr size_t kAlignment = 64;
+    tensor->data = std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
+    if (tensor->data == nullptr) throw std::bad_alloc();
   }
   void FreeData(DLTensor* tensor) {
     const size_t bytes = tvm::ffi::GetDataSize(*tensor);
-    if (IsMapped(bytes)) {
-      munmap(tensor->data, MappedBytes(bytes));
+    if (IsLarge(bytes)) {
+      BlockPool::Global().Return(tensor->data, BlockPool::BlockBytes(bytes));
     } else {
       std::free(tensor->data);
     }
@@ -88,7 +129,8 @@ T* Data(const Tensor& tensor) {
 struct Slot {
   size_t worker = 0;
   size_t node_begin = 0, node_count = 0;
-  size_t edge_begin = 0, edge_count = 0;
+  size_t edge_begin = 0, edge_count = 0;  // without CHILD
+  size_t child_count = 0;                 // CHILD edges: all nodes but the functions
   std::string error;
   bool is_type_error = false;
 };
@@ -96,6 +138,7 @@ struct Slot {
 struct Worker {
   Graphs graphs;
   Walker walker{graphs};
+  std::vector<char> occurs;  // by Registry name
 };
 
 // Workers are kept from call to call: their memory is warm then, and they know the types. Those that have grown large
@@ -116,6 +159,7 @@ class WorkerPool {
   void Return(std::unique_ptr<Worker> worker) {
     if (worker->graphs.nodes.capacity() > kMaxKeptNodes) return;
     worker->graphs.Clear();
+    worker->occurs.clear();
     std::lock_guard<std::mutex> lock(mutex_);
     if (idle_.size() < std::max(1u, std::thread::hardware_concurrency())) idle_.push_back(std::move(worker));
   }
@@ -151,6 +195,12 @@ void ExtractOne(const Any& module, bool is_tree, Worker& worker, Slot& slot) {
   }
   slot.node_count = graphs.nodes.size() - slot.node_begin;
   slot.edge_count = graphs.edges.size() - slot.edge_begin;
+  for (size_t i = slot.node_begin; i < graphs.nodes.size(); ++i) {
+    const auto type = static_cast<size_t>(graphs.nodes[i].type);
+    if (type >= worker.occurs.size()) worker.occurs.resize(type + 64, 0);
+    worker.occurs[type] = 1;
+    slot.child_count += graphs.nodes[i].parent >= 0;
+  }
 }
 
 // Runs job(worker number) on that many threads, this one among them; the first exception comes out.
@@ -184,11 +234,13 @@ struct Output {
 
 template <int begin, int size>
 void CopyBlock(const std::vector<float>& rows, int32_t index, float* row) {
-  if (index < 0) return;
+  if (index < 0) {
+    for (int i = begin; i < begin + size; ++i) row[i] = 0;
+    return;
+  }
   std::memcpy(row + begin, rows.data() + static_cast<size_t>(index) * size, size * sizeof(float));
 }
 
-// The row is zero so far.
 void WriteRow(const Node& node, const Graphs& graphs, float* row) {
   std::memcpy(row, node.constants, sizeof(node.constants));
   if (node.dtype.bits != 0) {
@@ -197,6 +249,8 @@ void WriteRow(const Node& node, const Graphs& graphs, float* row) {
     row[v_dtype_lanes] = Log(Lanes(node.dtype));
     row[v_is_float] = is_float;
     row[v_is_int] = !is_float && node.dtype.code != kDLOpaqueHandle;
+  } else {
+    row[v_dtype_bytes] = row[v_dtype_lanes] = row[v_is_float] = row[v_is_int] = 0;
   }
   CopyBlock<kOwnBegin, kOwnSize>(graphs.owns, node.own, row);
   CopyBlock<kContextBegin, kContextSize>(graphs.contexts, node.context, row);
@@ -245,8 +299,6 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
   auto* node_offset = Data<int64_t>(node_offsets);
   auto* edge_offset = Data<int64_t>(edge_offsets);
   node_offset[0] = edge_offset[0] = 0;
-  std::vector<std::string> names = Registry::Global().Names();
-  std::vector<char> occurs(names.size(), 0);
   for (size_t i = 0; i < count; ++i) {
     const Slot& slot = slots[i];
     if (!slot.error.empty()) {
@@ -257,19 +309,15 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
       }
       errors.Set(static_cast<int64_t>(i), String(slot.error));
     }
-    const Graphs& graphs = workers[slot.worker]->graphs;
-    size_t children = 0;
-    for (size_t n = slot.node_begin; n < slot.node_begin + slot.node_count; ++n) {
-      occurs[static_cast<size_t>(graphs.nodes[n].type)] = 1;
-      children += graphs.nodes[n].parent >= 0;
-    }
     node_offset[i + 1] = node_offset[i] + static_cast<int64_t>(slot.node_count);
-    edge_offset[i + 1] = edge_offset[i] + static_cast<int64_t>(slot.edge_count + children);
+    edge_offset[i + 1] = edge_offset[i] + static_cast<int64_t>(slot.edge_count + slot.child_count);
   }
 
+  const std::vector<std::string> names = Registry::Global().Names();
   std::vector<size_t> order;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (occurs[i]) order.push_back(i);
+    const auto has = [i](const auto& worker) { return i < worker->occurs.size() && worker->occurs[i]; };
+    if (std::any_of(workers.begin(), workers.end(), has)) order.push_back(i);
   }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
   Array<Any> type_names;

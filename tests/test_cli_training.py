@@ -133,10 +133,17 @@ def test_extract_a_measured_database(
     ],
 )
 def test_a_mistake_gets_one_sentence(
-    arguments: tuple[str, ...], sentence: str, store: Path, capfd: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...],
+    sentence: str,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     code, out, err = call(capfd, *(argument.format(store=store) for argument in arguments))
     assert code == 2
     assert out == ""
     assert sentence in err
     assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())

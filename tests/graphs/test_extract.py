@@ -99,6 +99,20 @@ def schedules() -> list[tvm.IRModule]:
     return mods
 
 
+def test_memory_of_an_earlier_population_leaves_no_trace(schedules: list[tvm.IRModule]):
+    # Large arrays are written into the memory of those that were freed before them.
+    large = 4 * schedules
+    expected = extract_graphs(schedules)
+    for mods in (large, large[::-1], large):
+        graphs = extract_graphs(mods)
+        assert graphs.values.nbytes > 1 << 22
+    np.testing.assert_array_equal(graphs.values[: len(expected.values)], expected.values)
+    np.testing.assert_array_equal(graphs.node_type[: len(expected.node_type)], expected.node_type)
+    first = slice(0, expected.edge_offsets[-1])
+    np.testing.assert_array_equal(graphs.edges[:, first], expected.edges)
+    np.testing.assert_array_equal(graphs.relation[first], expected.relation)
+
+
 def test_columns_match_the_extension():
     assert value_names() == tuple(name for name, _ in VALUES)
     assert np.concatenate([columns([group]) for group in GROUPS]).tolist() == list(range(len(VALUES)))

@@ -8,7 +8,7 @@ from tvm import relax
 
 from tvm_gnn_cost.networks import catalogue, operators
 from tvm_gnn_cost.networks.convolutional import mobilenet_v2, resnet_18
-from tvm_gnn_cost.networks.relax import extract_tasks, fold_batch_norms, load_network, local_target
+from tvm_gnn_cost.networks.relax import extract_tasks, fold_batch_norms, give_weights, load_network, local_target
 
 
 def parameters(module: torch.nn.Module) -> int:
@@ -43,6 +43,25 @@ def test_the_compiled_network_computes_what_pytorch_does() -> None:
     machine = relax.VirtualMachine(tvm.compile(network.mod, local_target()), tvm.cpu())
     output = machine["main"](tvm.runtime.tensor(network.example)).numpy()
     np.testing.assert_allclose(output, network.expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.TUNED))
+def test_every_convolution_shows_in_the_output(name: str) -> None:
+    # Else a schedule that computes something else would pass where a tuned network is compared with PyTorch.
+    torch.manual_seed(0)
+    module, shape = catalogue.workload(name)
+    give_weights(module)
+    module.eval()
+    image = torch.randn(shape)
+    convolutions = [layer for layer in module.modules() if isinstance(layer, torch.nn.Conv2d)]
+    with torch.no_grad():
+        expected = module(image)
+        for layer in convolutions:
+            right = layer.weight.clone()
+            layer.weight.neg_()
+            difference = (module(image) - expected).abs().max() / expected.abs().max()
+            layer.weight.copy_(right)
+            assert difference > 1e-2, layer
 
 
 def test_resnet_18_has_its_19_tasks() -> None:

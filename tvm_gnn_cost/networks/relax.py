@@ -50,6 +50,17 @@ def fold_batch_norms(module: nn.Module) -> nn.Module:
     return module
 
 
+def give_weights(module: nn.Module) -> None:
+    """Draws the weights so that the signal keeps its size through any depth (He et al. 2015, arXiv:1502.01852).
+
+    With torch's own it dies in a deep network: the output is the last layer's bias, and a wrong convolution goes
+    unnoticed where it is compared with PyTorch's.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+
+
 def load_network(name: str) -> Network:
     """Builds a workload of the catalogue, with weights from a fixed seed, and brings it to Relax.
 
@@ -60,11 +71,7 @@ def load_network(name: str) -> Network:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         module, shape = workload(name)
-        for layer in module.modules():
-            # With torch's own weights the signal dies in a deep network, and any wrong convolution would go unnoticed
-            # where the output is compared with PyTorch's.
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        give_weights(module)
         module = module.eval()
         example = torch.randn(shape)
         expected = module(example).numpy()

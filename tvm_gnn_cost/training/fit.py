@@ -212,10 +212,10 @@ def fit(
     """
     if not len(train) or not len(validation):
         raise ValueError("training needs at least one program to train on and one of another task to validate on")
-    folder.mkdir(parents=True, exist_ok=True)
     scorer = Scorer(checkpoint)
     batches = TaskBatches(train, scorer, settings, shuffle=True)
     module = FitModule(scorer.model, settings)
+    folder.mkdir(parents=True, exist_ok=True)
     # Lightning's ranking of epochs; the file is Lightning's own format and is read back by Lightning only.
     best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
     resume = folder / "last.ckpt"
