@@ -32,6 +32,17 @@ def test_training_learns_to_rank_tasks_it_never_saw(tmp_path: Path) -> None:
     assert after > before + 0.1
 
 
+def test_training_learns_the_latency_of_tasks_it_never_saw(tmp_path: Path) -> None:
+    test = synthetic.programs(6, 16, seed=3)
+    scorer = Scorer(train(tmp_path))
+    with torch.inference_mode():
+        predicted = scorer.model.score_and_latency(scorer.batch(test.graphs))[1]
+    assert predicted is not None
+    expected = np.log(1e3 * test.latency)
+    assert np.corrcoef(predicted.numpy(), expected)[0, 1] > 0.7
+    assert np.abs(predicted.numpy() - expected).mean() < 0.7 * np.abs(expected - expected.mean()).mean()
+
+
 def test_the_same_seed_gives_the_same_weights_and_does_not_disturb_the_callers(tmp_path: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(1)
@@ -69,7 +80,7 @@ def test_processes_that_train_together_share_the_tasks(monkeypatch: pytest.Monke
     for rank in range(2):
         monkeypatch.setattr("tvm_gnn_cost.training.fit._processes", lambda rank=rank: (rank, 2))
         batches = TaskBatches(programs, scorer, SETTINGS, shuffle=True)
-        seen.append([frozenset(task.tolist()) for _, _, task in batches])
+        seen.append([frozenset(task.tolist()) for _, _, _, task in batches])
         assert len(seen[rank]) == len(batches) == 2
     assert frozenset().union(*seen[0], *seen[1]) == set(range(7))
     assert not set(seen[0]) & set(seen[1])

@@ -7,7 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tvm_gnn_cost.training.losses import LOSSES, combine, huber, lambda_rank, list_mle, mse, pairwise_hinge
+from tvm_gnn_cost.training.losses import (
+    LOSSES,
+    combine,
+    huber,
+    lambda_rank,
+    latency_error,
+    list_mle,
+    mse,
+    pairwise_error,
+    pairwise_hinge,
+)
 
 RANKING = ("hinge", "list-mle", "lambda-rank")
 
@@ -31,6 +41,21 @@ def test_hinge_by_hand() -> None:
     scores, targets, task = torch.tensor([0.0, 2.0, 5.0]), torch.tensor([1.0, 0.5, 0.2]), torch.tensor([0, 0, 1])
     # One pair: the first should be a margin above the second and lies 2 below.
     assert pairwise_hinge(scores, targets, task).item() == pytest.approx(3.0)
+
+
+def test_pairwise_error_counts_pairs_of_one_task_and_ties_as_wrong() -> None:
+    scores, targets = torch.tensor([3.0, 1.0, 1.0, 9.0]), torch.tensor([1.0, 0.5, 0.2, 0.1])
+    # Right: the first above the second and the third. Wrong: the tie. The last one is of another task.
+    assert pairwise_error(scores, targets, torch.tensor([0, 0, 0, 1])).item() == pytest.approx(1 / 3)
+    assert pairwise_error(scores, targets, torch.arange(4)).item() == 0
+
+
+def test_latency_error_by_hand() -> None:
+    # 2 ms predicted as 2 ms, 1 ms as e ms (half a unit: a square), 1 ms as e^6 ms (3 units: linear), and a failure.
+    predicted = torch.tensor([math.log(2), 1.0, 6.0, 5.0])
+    seconds = torch.tensor([2e-3, 1e-3, 1e-3, math.inf])
+    assert latency_error(predicted, seconds).item() == pytest.approx((0 + 0.125 + 2.5) / 3, rel=1e-4)
+    assert latency_error(predicted[3:], seconds[3:]).item() == 0
 
 
 def test_list_mle_is_the_plackett_luce_likelihood() -> None:

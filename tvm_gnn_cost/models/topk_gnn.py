@@ -121,11 +121,21 @@ class TopKGNN(nn.Module):
             self.slower = nn.Linear(config.costs, 1)
             nn.init.constant_(self.slower.weight, -1 / config.costs)
             nn.init.zeros_(self.slower.bias)
+            self.latency = nn.Linear(config.costs, 1)
+            nn.init.constant_(self.latency.weight, 1 / config.costs)
         names = [VALUES[column][0] for column in columns(config.groups)]
         self.iterations = names.index("iterations") if "iterations" in names else None
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """float32[G]: a score for each graph."""
+        return self.score_and_latency(batch)[0]
+
+    def score_and_latency(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+        """float32[G] each: scores, and logarithms of the latency in milliseconds; no latency without ``costs``.
+
+        The latency is that on the machine which was trained on. It is there to be learned: it compares the programs of
+        different tasks, which the scores don't, so that every measurement says what the costs of statements are.
+        """
         x = torch.cat([self.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
         x = self.encoder(x)
         edge_index, relation, graph = self._edges(batch)
@@ -141,12 +151,10 @@ class TopKGNN(nn.Module):
             x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
             readouts.append(self._read(x, graph, batch.size))
         readout = torch.stack(readouts).sum(dim=0)
-        score: Tensor
         if costs is None:
-            score = self.head(readout)
-        else:
-            score = self.head(torch.cat([readout, costs], dim=1)) + self.slower(costs)
-        return score.squeeze(1)
+            return self.head(readout).squeeze(1), None
+        score = self.head(torch.cat([readout, costs], dim=1)) + self.slower(costs)
+        return score.squeeze(1), self.latency(costs).squeeze(1)
 
     def log_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
         """float32[G, costs]: logarithms of costs that add up over the nodes, brought near to zero.

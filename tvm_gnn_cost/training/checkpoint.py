@@ -23,7 +23,7 @@ from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 
 #: Raised when a file of an older version could not be read right by this code any more.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _KEY = "tvm_gnn_cost"
 
 #: The checkpoint that ships with the package.

@@ -24,7 +24,7 @@ from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, normalisation
-from tvm_gnn_cost.training.losses import combine
+from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class FitSettings:
 
     Attributes:
         loss: One of ``losses.LOSSES``, or several joined by ``+``.
+        latency_weight: What the error of the predicted latency counts beside it, for a model that predicts one.
         epochs: At most this many passes over the tasks.
         patience: Stop after this many epochs without a lower validation error, and keep the best epoch; a training
             that is not stopped keeps its last one, at which one cosine of the learning rate has come to rest.
@@ -46,6 +47,7 @@ class FitSettings:
     """
 
     loss: str = "hinge+mse+top1"
+    latency_weight: float = 1.0
     epochs: int = 20
     patience: int = 12
     tasks_per_batch: int = 8
@@ -64,11 +66,14 @@ PRESET_SETTINGS: dict[str, FitSettings] = {
     "tpgnn": FitSettings(loss="huber", epochs=8, patience=8, weight_decay=1e-2),
 }
 
-Step = tuple[GraphBatch, Tensor, Tensor]
+Step = tuple[GraphBatch, Tensor, Tensor, Tensor]
 
 
 class TaskBatches(IterableDataset[Step]):
-    """Steps of whole tasks: a batch of graphs, float32[P] throughput, int64[P] task; another order each epoch.
+    """Steps of whole tasks, in another order each epoch.
+
+    A step is a batch of graphs, float32[P] throughput, float32[P] latency (seconds, infinite for a failed program) and
+    int64[P] task.
 
     Under DDP the processes take turns at the steps of one order; the first steps come again where one would lack some.
     """
@@ -107,6 +112,7 @@ class TaskBatches(IterableDataset[Step]):
         return (
             self.scorer.batch(graphs),
             torch.from_numpy(self.throughput[rows]),
+            torch.from_numpy(self.programs.latency[rows].astype(np.float32)),
             torch.from_numpy(self.programs.task[rows].astype(np.int64)),
         )
 
@@ -128,19 +134,21 @@ class FitModule(lightning.LightningModule):
 
     def training_step(self, step: Step, _index: int) -> Tensor:
         """The loss of one step."""
-        batch, target, task = step
-        loss: Tensor = self.loss(self.model(batch), target, task)
+        batch, target, latency, task = step
+        scores, log_latency = self.model.score_and_latency(batch)
+        loss: Tensor = self.loss(scores, target, task)
+        if log_latency is not None:
+            loss = loss + self.settings.latency_weight * latency_error(log_latency, latency)
         self.log("train_loss", loss, batch_size=len(target), on_step=False, on_epoch=True)
         return loss
 
     def validation_step(self, step: Step, _index: int) -> None:
         """Logs the loss and the share of pairs that are ordered wrongly."""
-        batch, target, task = step
+        batch, target, _, task = step
         scores = self.model(batch)
         self.log("validation_loss", self.loss(scores, target, task), batch_size=len(target), sync_dist=True)
-        different = (target[:, None] > target[None, :]) & (task[:, None] == task[None, :])
-        wrong = (scores[:, None] <= scores[None, :]) & different
-        self.log("validation_error", wrong.sum() / different.sum().clamp(min=1), batch_size=len(target), sync_dist=True)
+        error = pairwise_error(scores, target, task)
+        self.log("validation_error", error, batch_size=len(target), sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         """AdamW with one cosine."""
@@ -155,8 +163,9 @@ class FitModule(lightning.LightningModule):
 
     def transfer_batch_to_device(self, batch: Step, device: torch.device, _dataloader_idx: int) -> Step:
         """Moves a step."""
-        graphs, target, task = batch
-        return graphs.to(device), target.to(device), task.to(device)
+        graphs, *others = batch
+        target, latency, task = (tensor.to(device) for tensor in others)
+        return graphs.to(device), target, latency, task
 
 
 class _Report(Callback):

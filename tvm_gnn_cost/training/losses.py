@@ -79,6 +79,23 @@ def expected_throughput(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor
     return loss
 
 
+def latency_error(log_latency: Tensor, latency: Tensor) -> Tensor:
+    """Huber loss of predicted logarithms of milliseconds, float32[P], against float32[P] seconds, infinite: no matter.
+
+    Halved logarithms: the latencies of usual tasks are spread by two of these units, and the loss turns linear at one.
+    """
+    ran = latency.isfinite()
+    loss: Tensor = functional.huber_loss(log_latency[ran] / 2, (1e3 * latency[ran]).log() / 2, reduction="sum")
+    return loss / ran.sum().clamp(min=1)
+
+
+def pairwise_error(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
+    """Share of the pairs of one task that are ordered wrongly, ties among them."""
+    better = _better(targets, targets, task)
+    error: Tensor = (better * (scores[:, None] <= scores[None, :])).sum() / better.sum().clamp(min=1)
+    return error
+
+
 def _better(ones: Tensor, others: Tensor, task: Tensor) -> Tensor:
     """float[P, P]: 1 where the first program is of the same task and its ``ones`` is above the second's ``others``."""
     return ((ones[:, None] > others[None, :]) & (task[:, None] == task[None, :])).to(ones.dtype)
