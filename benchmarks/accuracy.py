@@ -85,6 +85,11 @@ def thin_out(data: Path, folder: Path) -> Path:
     return folder
 
 
+def _preset(name: str) -> str:
+    """Which preset a row of the table is a variant of."""
+    return name if name in PRESETS else "gnn"
+
+
 def train_model(name: str, programs: MeasuredPrograms, seed: int, epochs: int | None, folder: Path) -> compare.Model:
     """The model of a row of the table, trained with a seed."""
     parts = split_programs(programs, HELD_OUT, seed)
@@ -98,8 +103,8 @@ def train_model(name: str, programs: MeasuredPrograms, seed: int, epochs: int | 
             "random": lambda: compare.random(seed),
         }
         return simple[name]()
-    preset = name if name in PRESETS else "gnn"
-    config = PRESETS[preset] if name in PRESETS else replace(PRESETS[preset], groups=ABLATIONS[name])
+    preset = _preset(name)
+    config = replace(PRESETS[preset], groups=ABLATIONS.get(name, PRESETS[preset].groups))
     settings = replace(PRESET_SETTINGS[preset], seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs)
@@ -108,7 +113,8 @@ def train_model(name: str, programs: MeasuredPrograms, seed: int, epochs: int | 
 
 def run(name: str, seed: int, store: Path, epochs: int | None, runs: Path) -> tuple[str, int, dict[str, Any]]:
     """Trains and tests one model with one seed; a run that was saved before is read instead."""
-    settings = {n: [asdict(PRESETS[n]), asdict(PRESET_SETTINGS[n])] for n in PRESETS}
+    preset = None if name in BASELINES else _preset(name)
+    settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
     known = json.dumps([name, seed, epochs, settings, len(GraphStore(store)), ABLATIONS.get(name)])
     path = runs / f"{name.replace(' ', '-')}-{seed}-{hashlib.sha256(known.encode()).hexdigest()[:12]}.json"
     if not path.exists():
