@@ -7,6 +7,7 @@ once, and a run that is there is not run again: interrupt and go on as you like.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -33,6 +34,7 @@ from common import WORK, console, parser, write_result
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
+from tvm_gnn_cost.training.checkpoint import DEFAULT
 from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 from tvm_gnn_cost.tuning.online import OnlineSettings
 from tvm_gnn_cost.tuning.progress import quiet_console
@@ -214,6 +216,8 @@ def main() -> None:
     arguments.runs.mkdir(parents=True, exist_ok=True)
     runs: dict[tuple[str, str, int], list[list[float]]] = {}
     todo = list(planned(arguments))
+    # A run of another checkpoint is another run.
+    checkpoint = hashlib.sha256(DEFAULT.read_bytes()).hexdigest()[:8]
     builder = PooledBuilder()
     warm_up(builder, todo[0][1])
     with Progress(console=console, transient=True) as progress:
@@ -221,7 +225,8 @@ def main() -> None:
         for name, task, model, seed in todo:
             progress.update(bar, description=f"{name}, {model}, seed {seed}")
             settings = f"{arguments.trials}-{arguments.trials_per_round}-{arguments.population}"
-            path = arguments.runs / f"{name.replace(': ', '.')}.{model}.{seed}.{settings}.json"
+            which = f"{model}-{checkpoint}" if model == "gnn" else model
+            path = arguments.runs / f"{name.replace(': ', '.')}.{which}.{seed}.{settings}.json"
             if not path.exists():
                 sizes = arguments.trials, arguments.trials_per_round, arguments.population
                 points = search(task, model, seed, *sizes, builder)
