@@ -37,8 +37,9 @@ def gnn(checkpoint: Checkpoint) -> Model:
     """A trained graph model; the programs' graphs must have the detail that it reads."""
 
     def predict(programs: MeasuredPrograms) -> Prediction:
-        scores = Scorer(checkpoint).score(programs.graphs)
-        return scores, 1 / (1 + np.exp(-np.clip(scores, -500, 500)))
+        scorer = Scorer(checkpoint)
+        scores = scorer.score(programs.graphs)
+        return scores, scorer.throughput(scores)
 
     return predict
 

@@ -72,7 +72,8 @@ PRESETS: dict[str, TopKGNNConfig] = {"gnn": TopKGNNConfig(), "tpgnn": TPGNN}
 class TopKGNN(nn.Module):
     """Scores programs; higher is faster.
 
-    The scores are logits of the throughput relative to the task's best program: ``sigmoid(score)`` is in [0, 1].
+    The scores are logits of the throughput relative to the task's best program, up to a scale and a shift
+    (``training.calibration``).
 
     Args:
         config: The architecture.

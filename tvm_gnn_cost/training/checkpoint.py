@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from scipy.special import expit
 from torch import Tensor
 
 from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
@@ -21,6 +22,7 @@ from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
+from tvm_gnn_cost.training.calibration import Calibration
 
 #: Raised when a file of an older version could not be read right by this code any more.
 FORMAT_VERSION = 3
@@ -39,6 +41,7 @@ class Checkpoint:
         value_names: The node values that the model reads, in its order.
         vectors: FastText vectors of node types.
         state: The module's state dict: weights and the normalisation of the values.
+        calibration: What makes a throughput of a score.
         card: What it was trained on and how; JSON-able.
         extra: Further tensors, such as a cost model's replay buffer.
         extra_info: What describes them; JSON-able.
@@ -48,6 +51,7 @@ class Checkpoint:
     value_names: tuple[str, ...]
     vectors: NodeTypeVectors
     state: dict[str, Tensor]
+    calibration: Calibration = (1.0, 0.0)
     card: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
     extra_info: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class Checkpoint:
             "config": asdict(self.config),
             "value_names": self.value_names,
             "vectors": vector_info,
+            "calibration": self.calibration,
             "card": self.card,
             "extra": self.extra_info,
         }
@@ -106,12 +111,14 @@ class Checkpoint:
             settings: dict[str, Any] = {
                 k: tuple(v) if isinstance(v, list) else v for k, v in info["config"].items() if k in known
             }
+            scale, shift = info["calibration"]
             arrays = {name: tensor.numpy() for name, tensor in part("vectors.").items()}
             return Checkpoint(
                 TopKGNNConfig(**settings),
                 tuple(info["value_names"]),
                 NodeTypeVectors.from_arrays(arrays, info["vectors"]),
                 part("model."),
+                (scale, shift),
                 info["card"],
                 part("extra."),
                 info["extra"],
@@ -133,6 +140,7 @@ class Scorer:
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.config, self.vectors, self.device = checkpoint.config, checkpoint.vectors, torch.device(device)
+        self.calibration = checkpoint.calibration
         known = {name: i for i, (name, _) in enumerate(VALUES)}
         missing = [name for name in checkpoint.value_names if name not in known]
         if missing:
@@ -170,6 +178,12 @@ class Scorer:
                 parts.append(self.model(self.batch(part)).double().cpu().numpy())
         scores = np.concatenate([*parts, np.zeros(0)])
         return np.where(graphs.node_counts > 0, scores, -np.inf)
+
+    def throughput(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """float64[G] in [0, 1], the throughput relative to the task's best program that scores stand for."""
+        scale, shift = self.calibration
+        result: npt.NDArray[np.float64] = expit(scale * scores + shift)
+        return result
 
 
 def normalisation(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> Mapping[str, Tensor]:

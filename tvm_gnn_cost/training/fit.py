@@ -23,6 +23,7 @@ from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
+from tvm_gnn_cost.training.calibration import calibrate
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, normalisation
 from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
 
@@ -41,6 +42,7 @@ class FitSettings:
         programs_per_task: At most this many programs of a task in one step, drawn anew each epoch.
         learning_rate: The peak; one cosine with a warm-up of a tenth.
         weight_decay: AdamW's.
+        calibrated: Whether the validation tasks also set what throughput a score means (``training.calibration``).
         seed: Of weights, order and draws.
         accelerator: Lightning's: ``cpu``, ``gpu`` or ``auto``.
         devices: Lightning's; with several, DDP, which starts the running command once more for each of them.
@@ -54,16 +56,17 @@ class FitSettings:
     programs_per_task: int = 32
     learning_rate: float = 2e-3
     weight_decay: float = 1e-1
+    calibrated: bool = True
     seed: int = 0
     accelerator: str = "cpu"
     devices: int | str = 1
 
 
-#: How each preset of ``models.topk_gnn`` is trained unless told otherwise. TPGNN's loss is Huber's; an epoch over full
-#: trees takes ten times longer, so it has fewer.
+#: How each preset of ``models.topk_gnn`` is trained unless told otherwise. TPGNN's loss is Huber's and it has no
+#: calibration; an epoch over full trees takes ten times longer, so it has fewer.
 PRESET_SETTINGS: dict[str, FitSettings] = {
     "gnn": FitSettings(),
-    "tpgnn": FitSettings(loss="huber", epochs=8, patience=8, weight_decay=1e-2),
+    "tpgnn": FitSettings(loss="huber", epochs=8, patience=8, weight_decay=1e-2, calibrated=False),
 }
 
 Step = tuple[GraphBatch, Tensor, Tensor, Tensor]
@@ -272,7 +275,11 @@ def fit(
             "validation_error": float(best.best_model_score) if best.best_model_score is not None else None,
         },
     }
-    return replace(checkpoint, state=weights, card=card)
+    trained = replace(checkpoint, state=weights, card=card)
+    if not settings.calibrated:
+        return trained
+    scores = Scorer(trained).score(validation.graphs)
+    return replace(trained, calibration=calibrate(scores, validation.throughput()))
 
 
 class _quiet_lightning:

@@ -77,9 +77,7 @@ class OnlineModel:
 
     def score(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
         """float64[G] in [0, 1], the predicted throughput relative to the task's best; 0 for an empty graph."""
-        with np.errstate(over="ignore"):
-            result: npt.NDArray[np.float64] = 1 / (1 + np.exp(-self.scorer.score(graphs)))
-        return result
+        return self.scorer.throughput(self.scorer.score(graphs))
 
     def learn(self, task: str, graphs: ProgramGraphs, latency: npt.NDArray[np.float64]) -> None:
         """Adds measured programs of a task (seconds, infinite where one failed) to the buffer and updates the model."""
