@@ -80,7 +80,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         context: ms.TuneContext,  # noqa: ARG002 (TVM's contract)
         candidates: Sequence[ms.MeasureCandidate],
     ) -> npt.NDArray[np.float64]:
-        """float64[n]: predicted throughput relative to the task's best, in [0, 1]; 0 for what can't be scored."""
+        """float64[n] in [0, 1], higher is faster; 0 for what can't be scored."""
         try:
             graphs = self._extract(candidates)
             with self._timed("prediction"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import expit
 
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
@@ -76,8 +77,13 @@ class OnlineModel:
         return sum(len(buffer.latency) for buffer in self.buffers.values())
 
     def score(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
-        """float64[G] in [0, 1], the predicted throughput relative to the task's best; 0 for an empty graph."""
-        return self.scorer.throughput(self.scorer.score(graphs))
+        """float64[G] in [0, 1], higher is faster; 0 for an empty graph.
+
+        Not calibrated: a search draws the parents of its next candidates in proportion to this, and calibrated scores
+        lie closer together.
+        """
+        result: npt.NDArray[np.float64] = expit(self.scorer.score(graphs))
+        return result
 
     def learn(self, task: str, graphs: ProgramGraphs, latency: npt.NDArray[np.float64]) -> None:
         """Adds measured programs of a task (seconds, infinite where one failed) to the buffer and updates the model."""
