@@ -16,9 +16,10 @@ console = Console(width=160)
 
 #: The measured programs that come with the project, and where the scripts put what they derive from them.
 DATA = Path(__file__).parent / "data" / "cpu-2core"
+TENSET = Path(__file__).parent / "data" / "tenset-cpu"
 WORK = Path(__file__).parent.parent / "work" / "benchmarks"
 
-_PACKAGES = ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "torch-geometric", "xgboost", "numpy")
+_PACKAGES = ("tvm-gnn-cost", "apache-tvm", "bitblas", "apache-tvm-ffi", "torch", "torch-geometric", "xgboost", "numpy")
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -77,7 +77,7 @@ def replay(
 
 def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
     """Runs each seed, prints the table and writes the JSON."""
-    programs = GraphStore(extract_store(data, "statements", stores)).load()
+    programs = GraphStore(extract_store(data, stores, "statements")).load()
     # The split that the shipped checkpoint was trained with: it has seen neither of the two parts.
     parts = split_programs(programs, HELD_OUT, 0)
     known = programs.select(parts.validation)

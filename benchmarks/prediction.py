@@ -75,9 +75,9 @@ def main() -> None:
         xgb.update(context, candidates[:64], results)
         gnn.predict(context, candidates[:64])
         with machine_to_itself():
-            before = dict(gnn.timings)
+            before = dict(gnn.search.timings)
             gnn_s = best_seconds(lambda: gnn.predict(context, candidates), repeats)  # noqa: B023
-            extraction_s = (gnn.timings["extraction"] - before["extraction"]) / repeats
+            extraction_s = (gnn.search.timings["extraction"] - before["extraction"]) / repeats
             xgb_s = best_seconds(lambda: xgb.predict(context, candidates), repeats)  # noqa: B023
         rows.append(
             {"task": context.task_name, "network": network, "gnn_s": gnn_s, "extraction_s": extraction_s}

@@ -56,6 +56,7 @@ int32_t Walker::BufferOf(const TVMFFIObject* var) {
   const auto [it, is_new] = buffer_ids_.emplace(var, static_cast<int32_t>(buffers_.size()));
   if (!is_new) return it->second;
   Buffer buffer;
+  std::vector<int64_t> extents;
   const TVMFFIObject* type = ReadObject(var, plans_(var->type_index), Name::kTy);
   if (type != nullptr) {
     const TypePlan& plan = plans_(type->type_index);
@@ -65,17 +66,23 @@ int32_t Walker::BufferOf(const TVMFFIObject* var) {
       const TVMFFISeqCell& cell = Sequence(shape);
       const auto* items = static_cast<const TVMFFIAny*>(cell.data);
       for (int64_t i = 0; i < cell.size; ++i) {
-        buffer.shape.push_back(static_cast<int64_t>(ConstantOf(ObjectOf(items[i]), plans_)));
+        extents.push_back(static_cast<int64_t>(ConstantOf(ObjectOf(items[i]), plans_)));
       }
     }
   }
+  SetShape(buffer, std::move(extents));
+  buffers_.push_back(std::move(buffer));
+  return it->second;
+}
+
+void Walker::SetShape(Buffer& buffer, std::vector<int64_t> shape) {
+  buffer.shape = std::move(shape);
   buffer.strides.resize(buffer.shape.size());
+  buffer.elements = 1;
   for (size_t dim = buffer.shape.size(); dim-- > 0;) {
     buffer.strides[dim] = buffer.elements;
     buffer.elements *= static_cast<double>(std::max<int64_t>(1, buffer.shape[dim]));
   }
-  buffers_.push_back(std::move(buffer));
-  return it->second;
 }
 
 void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIObject* indices, bool is_store,

@@ -1,4 +1,4 @@
-// What Python calls: a population of modules in, flat arrays out.
+// What Python calls: a population of programs in, flat arrays out.
 #include <sys/mman.h>
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/array.h>
@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "legacy_mirror.h"
+#include "legacy_tvm.h"
 #include "program_graph.h"
 #include "reflect_walker.h"
 #include "type_plan.h"
@@ -138,6 +140,7 @@ struct Slot {
 struct Worker {
   Graphs graphs;
   Walker walker{graphs};
+  LegacyMirror mirror;
   std::vector<char> occurs;  // by Registry name
 };
 
@@ -176,17 +179,13 @@ std::string DescribeType(const Any& value) {
   return "a " + value.GetTypeKey();
 }
 
-void ExtractOne(const Any& module, bool is_tree, Worker& worker, Slot& slot) {
+template <typename ReadFunctions>
+void ExtractOne(const ReadFunctions& functions_of, size_t program, bool is_tree, Worker& worker, Slot& slot) {
   Graphs& graphs = worker.graphs;
   slot.node_begin = graphs.nodes.size();
   slot.edge_begin = graphs.edges.size();
   try {
-    if (module.type_index() < kTVMFFIDynObjectBegin || module.GetTypeKey() != "ir.IRModule") {
-      throw GraphError("expected a tvm.IRModule, got " + DescribeType(module) +
-                           "; wrap a PrimFunc as IRModule({\"main\": func})",
-                       true);
-    }
-    worker.walker.Run(reinterpret_cast<const TVMFFIAny*>(&module)->v_obj, is_tree);
+    worker.walker.Run(functions_of(program, worker), is_tree);
   } catch (const GraphError& error) {
     graphs.nodes.resize(slot.node_begin);
     graphs.edges.resize(slot.edge_begin);
@@ -277,9 +276,11 @@ void WriteGraph(const Slot& slot, const Graphs& graphs, int64_t node, int64_t ed
   }
 }
 
+// Graphs of `count` programs; functions_of(program, worker) reads the PrimFuncs of one or throws GraphError.
 // [type names, node_type, values, edges, relation, node_offsets, edge_offsets, errors]
-Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, bool skips_errors) {
-  const size_t count = modules.size();
+template <typename ReadFunctions>
+Array<Any> ExtractAll(const char* what, size_t count, const ReadFunctions& functions_of, bool is_tree, int64_t threads,
+                      bool skips_errors) {
   const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
   const size_t worker_count = std::max<size_t>(1, std::min(wanted, count));
   std::vector<std::unique_ptr<Worker>> workers;
@@ -289,7 +290,7 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
   RunOnThreads(worker_count, [&](size_t worker) {
     for (size_t i = next++; i < count; i = next++) {
       slots[i].worker = worker;
-      ExtractOne(modules[static_cast<int64_t>(i)], is_tree, *workers[worker], slots[i]);
+      ExtractOne(functions_of, i, is_tree, *workers[worker], slots[i]);
     }
   });
 
@@ -303,7 +304,7 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
     const Slot& slot = slots[i];
     if (!slot.error.empty()) {
       if (!skips_errors) {
-        const std::string message = "modules[" + std::to_string(i) + "]: " + slot.error;
+        const std::string message = what + ("[" + std::to_string(i)) + "]: " + slot.error;
         if (slot.is_type_error) TVM_FFI_THROW(TypeError) << message;
         TVM_FFI_THROW(ValueError) << message;
       }
@@ -346,6 +347,39 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
   return {type_names, node_type, values, edges, relation, node_offsets, edge_offsets, errors};
 }
 
+Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, bool skips_errors) {
+  const auto functions_of = [&](size_t program, Worker& worker) {
+    const Any& module = modules[static_cast<int64_t>(program)];
+    if (module.type_index() < kTVMFFIDynObjectBegin || module.GetTypeKey() != "ir.IRModule") {
+      throw GraphError("expected a tvm.IRModule, got " + DescribeType(module) +
+                           "; wrap a PrimFunc as IRModule({\"main\": func})",
+                       true);
+    }
+    return worker.walker.FunctionsOf(reinterpret_cast<const TVMFFIAny*>(&module)->v_obj);
+  };
+  return ExtractAll("modules", modules.size(), functions_of, is_tree, threads, skips_errors);
+}
+
+// The same for a TVM up to 0.19, loaded from the path `library`: `handles` are the addresses of states of the
+// ComputeDAG at `compute_dag`, or of modules where that is 0. The caller holds all of them.
+Array<Any> ExtractLegacy(const String& library, int64_t compute_dag, const Array<int64_t>& handles, bool is_tree,
+                         int64_t threads, bool skips_errors) {
+  const LegacyTVM* tvm = nullptr;
+  try {
+    tvm = &LegacyTVM::Of(library);
+  } catch (const GraphError& error) {
+    TVM_FFI_THROW(RuntimeError) << error.what();
+  }
+  const auto functions_of = [&](size_t program, Worker& worker) {
+    auto* object = reinterpret_cast<void*>(handles[static_cast<int64_t>(program)]);
+    if (compute_dag == 0) return worker.mirror.Copy(*tvm, object);
+    const LegacyValue module = tvm->Lower(reinterpret_cast<void*>(compute_dag), object);
+    return worker.mirror.Copy(*tvm, module.object());
+  };
+  return ExtractAll(compute_dag == 0 ? "modules" : "states", handles.size(), functions_of, is_tree, threads,
+                    skips_errors);
+}
+
 Array<String> ValueNames() {
 #define TVM_GNN_COST_NAME(name) String(#name),
   return {TVM_GNN_COST_VALUES(TVM_GNN_COST_NAME)};
@@ -356,4 +390,5 @@ Array<String> ValueNames() {
 }  // namespace tvm_gnn_cost
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(extract, tvm_gnn_cost::Extract)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(extract_legacy, tvm_gnn_cost::ExtractLegacy)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(value_names, tvm_gnn_cost::ValueNames)

@@ -1,4 +1,4 @@
-// Loops and blocks: what they do to everything inside them.
+// Loops, blocks and annotations: what they do to everything inside them.
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/string.h>
@@ -12,6 +12,15 @@ namespace tvm_gnn_cost {
 namespace {
 
 constexpr int64_t kCommReduce = 2;  // tvm::tirx::IterVarType
+
+// Takes over an annotation that says how far to unroll.
+void ReadPragma(const std::string& name, double number, Context& context) {
+  const bool is_explicit = name == "meta_schedule.unroll_explicit";
+  if (is_explicit || name == "meta_schedule.unroll_implicit" || name == "pragma_auto_unroll_max_step") {
+    context.unroll_max_step = std::max(0.0, number);
+  }
+  if (is_explicit || name == "pragma_unroll_explicit") context.unroll_explicit = number != 0 ? 1 : 0;
+}
 
 }  // namespace
 
@@ -31,12 +40,34 @@ void Walker::ReadPragmas(const TVMFFIObject* object, const TypePlan& plan, Conte
       if (immediate_plan.kind != Kind::kIntImm) continue;
       number = ReadNumber(immediate, immediate_plan, Name::kValue);
     }
-    const bool is_explicit = *name == "meta_schedule.unroll_explicit";
-    if (is_explicit || *name == "meta_schedule.unroll_implicit" || *name == "pragma_auto_unroll_max_step") {
-      context.unroll_max_step = std::max(0.0, number);
-    }
-    if (is_explicit || *name == "pragma_unroll_explicit") context.unroll_explicit = number != 0 ? 1 : 0;
+    ReadPragma(*name, number, context);
   }
+}
+
+// What TE schedules annotate a loop with stands around it as a statement of its own.
+void Walker::VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
+  Context context = contexts_.back();
+  const TVMFFIObject* value = ReadObject(object, plan, Name::kValue);
+  ReadPragma(ReadString(object, plan, Name::kAttrKey), ConstantOf(value, plans_), context);
+  PushContext(context);
+  VisitChildren(object, plan, Emit(object, plan, place), place);
+  contexts_.pop_back();
+}
+
+// The part of a buffer that exists: accesses are laid out in it, whatever the shape that was declared.
+void Walker::VisitBufferRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
+  const TVMFFIObject* bounds = ReadObject(object, plan, Name::kBounds);
+  Buffer& buffer = buffers_[static_cast<size_t>(BufferOf(ReadObject(object, plan, Name::kBuffer)))];
+  const TVMFFISeqCell& ranges = Sequence(bounds);
+  std::vector<int64_t> shape = buffer.shape;
+  for (size_t dim = 0; dim < std::min(shape.size(), static_cast<size_t>(ranges.size)); ++dim) {
+    const TVMFFIObject* range = ObjectOf(static_cast<const TVMFFIAny*>(ranges.data)[dim]);
+    if (range == nullptr) continue;
+    const double extent = ConstantOf(ReadObject(range, plans_(range->type_index), Name::kExtent), plans_);
+    if (extent > 0) shape[dim] = static_cast<int64_t>(extent);
+  }
+  SetShape(buffer, std::move(shape));
+  VisitChildren(object, plan, Emit(object, plan, place), place);
 }
 
 void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {

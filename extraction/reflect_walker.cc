@@ -30,7 +30,21 @@ void Work::AddScaled(const Work& other, double times) {
   stores += times * other.stores;
 }
 
-void Walker::Run(const TVMFFIObject* module, bool is_tree) {
+Walker::Functions Walker::FunctionsOf(const TVMFFIObject* module) {
+  Functions functions;
+  const TypePlan& module_plan = plans_(module->type_index);
+  if (const TVMFFIObject* map = ReadObject(module, module_plan, Name::kFunctions)) {
+    for (const auto& [var, function] : *reinterpret_cast<const tvm::ffi::MapBaseObj*>(map)) {
+      const TVMFFIObject* object = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&function));
+      const TVMFFIObject* name = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&var));
+      if (object == nullptr || name == nullptr || plans_(object->type_index).kind != Kind::kPrimFunc) continue;
+      functions.emplace_back(ReadString(name, plans_(name->type_index), Name::kNameHint), object);
+    }
+  }
+  return functions;
+}
+
+void Walker::Run(Functions functions, bool is_tree) {
   is_tree_ = is_tree;
   first_node_ = out_.nodes.size();
   visits_ = 0;
@@ -46,16 +60,6 @@ void Walker::Run(const TVMFFIObject* module, bool is_tree) {
   moving_loops_ = 0;
   init_executions_ = 1;
 
-  std::vector<std::pair<std::string, const TVMFFIObject*>> functions;
-  const TypePlan& module_plan = plans_(module->type_index);
-  if (const TVMFFIObject* map = ReadObject(module, module_plan, Name::kFunctions)) {
-    for (const auto& [var, function] : *reinterpret_cast<const tvm::ffi::MapBaseObj*>(map)) {
-      const TVMFFIObject* object = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&function));
-      const TVMFFIObject* name = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&var));
-      if (object == nullptr || name == nullptr || plans_(object->type_index).kind != Kind::kPrimFunc) continue;
-      functions.emplace_back(ReadString(name, plans_(name->type_index), Name::kNameHint), object);
-    }
-  }
   if (functions.empty()) throw GraphError("the IRModule has no PrimFunc; pass a module of TensorIR functions");
   std::sort(functions.begin(), functions.end());
   for (const auto& [name, function] : functions) {
@@ -148,6 +152,8 @@ void Walker::Visit(const TVMFFIObject* object, const Place& place) {
     case Kind::kBufferStore: return VisitStore(object, plan, place);
     case Kind::kCall: return VisitCall(object, plan, place);
     case Kind::kPrimFunc: return VisitPrimFunc(object, plan, place);
+    case Kind::kAttr: return VisitAttr(object, plan, place);
+    case Kind::kBufferRealize: return VisitBufferRealize(object, plan, place);
     default: break;
   }
   const int32_t id = Emit(object, plan, place);

@@ -2,7 +2,9 @@
 #ifndef TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 #define TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "index_form.h"
@@ -64,8 +66,13 @@ struct Context {
 class Walker {
  public:
   explicit Walker(Graphs& out) : out_(out), analyzer_(plans_) {}
-  // Appends one graph, with all nodes or those of detail="statements"; throws GraphError, and then the caller cuts the output back.
-  void Run(const TVMFFIObject* module, bool is_tree);
+  using Functions = std::vector<std::pair<std::string, const TVMFFIObject*>>;
+
+  // The PrimFuncs of an IRModule, by name.
+  Functions FunctionsOf(const TVMFFIObject* module);
+  // Appends one graph, with all nodes or those of detail="statements"; throws GraphError, and then the caller cuts the
+  // output back.
+  void Run(Functions functions, bool is_tree);
 
  private:
   // How a node was reached. `nest` counts containers too: it is what bounds the C stack.
@@ -87,6 +94,8 @@ class Walker {
   void VisitStore(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
   void VisitLoad(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
   void VisitVar(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
+  void VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
+  void VisitBufferRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
   void VisitCall(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
   void VisitPrimFunc(const TVMFFIObject* object, const TypePlan& plan, const Place& place);
 
@@ -97,6 +106,7 @@ class Walker {
 
   // access_features.cc
   int32_t BufferOf(const TVMFFIObject* var);
+  void SetShape(Buffer& buffer, std::vector<int64_t> shape);
   void AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIObject* indices, bool is_store, int depth);
   double TouchedBytes(size_t first_access, size_t level);
   void WriteWork(int32_t node, const Work& once, double executions, double footprint, double body, bool is_innermost,

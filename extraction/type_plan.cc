@@ -13,6 +13,12 @@ namespace {
 
 std::string ToString(const TVMFFIByteArray& bytes) { return std::string(bytes.data, bytes.size); }
 
+std::string TypeKeyOf(const TVMFFITypeInfo* info) {
+  static const std::string mirror = "mirror.";
+  const std::string key = ToString(info->type_key);
+  return key.rfind(mirror, 0) == 0 ? key.substr(mirror.size()) : key;
+}
+
 // Normalised name -> kind, the fields without which the kind cannot be read (such a type is walked as any other), and
 // the fields whose nodes detail="statements" leaves out.
 struct KindRule {
@@ -36,7 +42,8 @@ const std::vector<KindRule>& KindRules() {
       {"BufferLoad", Kind::kBufferLoad, {"buffer", "indices"}, {"source", "buffer", "indices"}},
       {"AllocBuffer", Kind::kGeneric, {}, {"buffer", "annotations"}},
       {"DeclBuffer", Kind::kGeneric, {}, {"buffer", "data"}},
-      {"AttrStmt", Kind::kGeneric, {}, {"node", "value"}},
+      {"AttrStmt", Kind::kAttr, {"attr_key", "value", "body"}, {"node", "value"}},
+      {"BufferRealize", Kind::kBufferRealize, {"buffer", "bounds", "body"}, {"buffer", "bounds", "condition"}},
       {"Bind", Kind::kBind, {"var", "value"}, {"var"}},
       {"Let", Kind::kLet, {"var", "value", "body"}, {"var"}},
       {"Var", Kind::kVar, {"ty"}, {}},
@@ -72,7 +79,8 @@ const std::unordered_map<std::string, Name>& FieldNames() {
       {"condition", Name::kCondition}, {"true_value", Name::kTrueValue}, {"false_value", Name::kFalseValue},
       {"op", Name::kOp}, {"args", Name::kArgs}, {"dtype", Name::kDtype}, {"shape", Name::kShape},
       {"strides", Name::kStrides}, {"elem_offset", Name::kElemOffset}, {"functions", Name::kFunctions},
-      {"seq", Name::kSeq}, {"name_hint", Name::kNameHint}, {"name", Name::kName},
+      {"seq", Name::kSeq}, {"name_hint", Name::kNameHint}, {"name", Name::kName}, {"attr_key", Name::kAttrKey},
+      {"bounds", Name::kBounds},
   };
   return names;
 }
@@ -87,9 +95,9 @@ bool IsNodeType(const TVMFFITypeInfo* info) {
     return key == "ir.Type" || key == "ir.Attrs" || key == "ir.Span" || key == "ir.SourceName" ||
            key == "ir.SourceMap" || key == "ir.Op";
   };
-  if (excluded(ToString(info->type_key))) return false;
+  if (excluded(TypeKeyOf(info))) return false;
   for (int32_t i = 1; i < info->type_depth; ++i) {
-    if (excluded(ToString(info->type_ancestors[i]->type_key))) return false;
+    if (excluded(TypeKeyOf(info->type_ancestors[i]))) return false;
   }
   return true;
 }
@@ -240,7 +248,7 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
     return plan;
   }
   const TVMFFITypeInfo* info = TVMFFIGetTypeInfo(type_index);
-  plan->type_key = ToString(info->type_key);
+  plan->type_key = TypeKeyOf(info);
   plan->is_node = IsNodeType(info);
   const std::string name = Normalise(plan->type_key);
   plan->type_name = NameIdLocked(name);

@@ -17,14 +17,14 @@ namespace tvm_gnn_cost {
 enum class Kind : uint8_t {
   kNotANode, kSequence, kMap, kGeneric, kPrimFunc, kFor, kBlockRealize, kBlock, kIterVar, kRange, kBufferStore,
   kBufferLoad, kBind, kLet, kVar, kIntImm, kFloatImm, kAdd, kSub, kMul, kFloorDiv, kFloorMod, kMin, kMax,
-  kCast, kRamp, kBroadcast, kSelect, kCall, kOp, kPrimType, kBufferType, kModule, kSeqStmt,
+  kCast, kRamp, kBroadcast, kSelect, kCall, kOp, kPrimType, kBufferType, kModule, kSeqStmt, kAttr, kBufferRealize,
 };
 
 // The fields that are read by name.
 enum class Name : uint8_t {
   kTy, kBody, kLoopVar, kMin, kExtent, kKind, kAnnotations, kIterValues, kPredicate, kBlock, kIterVars, kInit, kBuffer,
   kValue, kIndices, kParams, kVar, kIterType, kA, kB, kBase, kCondition, kTrueValue, kFalseValue, kOp, kArgs, kDtype,
-  kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kCount,
+  kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kAttrKey, kBounds, kCount,
 };
 
 struct Field {
@@ -44,7 +44,7 @@ struct TypePlan {
   bool is_arithmetic = false;    // one arithmetic operation: a floating-point or an integer one, by its dtype
   int32_t type_name = -1;        // NameTable index of the normalised name
   int32_t call_name = -1;        // that of a Call whose callee is of this type
-  std::string type_key;
+  std::string type_key;          // of a copy (legacy_mirror.h) the original's
   std::vector<Field> children;   // fields that can hold nodes, ancestors' first
   // Where a plain reference lies; -1 where the type has no such field or keeps it otherwise.
   std::array<int64_t, static_cast<size_t>(Name::kCount)> object_offsets;

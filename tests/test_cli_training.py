@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests import synthetic
-from tests.datasets.conftest import Database, database  # noqa: F401 (a fixture)
+from tests.datasets.small_database import Database, database  # noqa: F401 (a fixture)
 from tvm_gnn_cost.cli import outcome
 from tvm_gnn_cost.cli.app import app
 from tvm_gnn_cost.datasets.programs import RaggedFeatures

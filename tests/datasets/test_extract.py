@@ -9,12 +9,13 @@ import pytest
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.extract import PER_STORE_COLUMNS, extract_collection, summarise_repeats
+from tvm_gnn_cost.datasets.extract import PER_STORE_COLUMNS, extract_collection
 from tvm_gnn_cost.datasets.meta_schedule import read_collection
+from tvm_gnn_cost.datasets.records import summarise_repeats
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.graphs.extract import extract_graphs
 
-from .conftest import Database, write_lines
+from .small_database import Database, write_lines
 
 
 class _Progress:

@@ -10,7 +10,7 @@ import tvm
 
 from tvm_gnn_cost.datasets.meta_schedule import drop_broken_last_line, read_collection
 
-from .conftest import PROGRAMS_PER_TASK, Database, write_lines
+from .small_database import PROGRAMS_PER_TASK, Database, write_lines
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[
     scores = model.predict(where, found)
     # The earlier a candidate is in the list, the faster it was said to be.
     assert np.corrcoef(scores, np.arange(len(found)))[0, 1] < -0.5
-    assert model.timings["update"] > 0
+    assert model.search.timings["update"] > 0
 
 
 def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_tune_relax_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:
     )
     measured = {ms.utils.shash2hex(record.workload.mod) for record in database.get_all_tuning_records()}
     assert len(measured) >= 2
-    assert set(model.model.buffers) == measured
+    assert set(model.search.online.buffers) == measured
     with target, database:
         tuned = tvm.relax.transform.MetaScheduleApplyDatabase()(network.mod)
     machine = tvm.relax.VirtualMachine(tvm.compile(tuned, target), tvm.cpu())

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.meta_schedule import Collection, Problem, Record, read_collection
+from tvm_gnn_cost.datasets.meta_schedule import Collection, Record, read_collection
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
+from tvm_gnn_cost.datasets.records import Extraction, Problem, Progress, summarise_repeats
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.graphs.extract import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail
@@ -24,22 +23,6 @@ from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 
 #: Columns of ``ms.feature_extractor.PerStoreFeature`` with its default settings.
 PER_STORE_COLUMNS = 164
-
-
-class Progress(Protocol):
-    """Told of every chunk of records; the command line draws it."""
-
-    def extracted(self, done: int, total: int) -> None:
-        """So many of the records are in the store now."""
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """What :func:`extract_collection` did: programs added, programs that were there already, records left out."""
-
-    added: int
-    known: int
-    problems: tuple[Problem, ...]
 
 
 def extract_collection(
@@ -131,14 +114,6 @@ def _extract_chunk(
     )
     store.append(programs, run_secs=[record.run_secs for record in records], keys=[key for key, _, _ in kept])
     return len(kept)
-
-
-def summarise_repeats(run_secs: Sequence[float]) -> tuple[float, float]:
-    """Median in seconds (infinite for no repeat) and coefficient of variation (NaN for fewer than two)."""
-    if not run_secs:
-        return math.inf, math.nan
-    noise = float(np.std(run_secs, ddof=1) / np.mean(run_secs)) if len(run_secs) > 1 else math.nan
-    return float(np.median(run_secs)), noise
 
 
 def _per_store_features(

@@ -17,21 +17,10 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from tvm_gnn_cost.datasets.programs import TaskInfo
+from tvm_gnn_cost.datasets.records import Problem, last_line
 
 #: A run of this many seconds or more is MetaSchedule's mark of a program that failed.
 FAILED_RUN_SECS = 1e10
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something in a file that was left out, and why."""
-
-    file: Path
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -112,7 +101,7 @@ class Collection:
             what = "args_info cannot be read"
             args_info = [ms.arg_info.ArgInfo.from_json(entry) for entry in json.loads(record.args_info)]
         except Exception as error:
-            raise ValueError(f"{what}: {_last_line(error)}") from error
+            raise ValueError(f"{what}: {last_line(error)}") from error
         return ms.MeasureCandidate(schedule, args_info)
 
 
@@ -152,7 +141,7 @@ def _workload(entry: Any, tasks: dict[str, dict[str, Any]], where: Problem, prob
         mod = ms.database.Workload.from_json(entry).mod
     # A damaged text fails deep in TVM's deserialiser, with an error of any type.
     except Exception as error:
-        problems.append(Problem(where.file, where.line, f"TVM cannot read the workload ({_last_line(error)})"))
+        problems.append(Problem(where.file, where.line, f"TVM cannot read the workload ({last_line(error)})"))
         return None
     # Not the hash in the file: that depends on the database's module_equality.
     key: str = ms.utils.shash2hex(mod)
@@ -259,11 +248,6 @@ def _card(folder: Path, problems: list[Problem]) -> dict[str, Any]:
 
 def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
 
 
 def drop_broken_last_line(path: Path) -> None:

@@ -16,6 +16,7 @@ from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 
 if TYPE_CHECKING:
+    from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
     from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 
 Array = npt.NDArray[np.float64]
@@ -64,7 +65,7 @@ def node_count(value: float) -> Model:
     return lambda programs: (-programs.graphs.node_counts.astype(np.float64), np.full(len(programs), value))
 
 
-def trained_xgb(trees: BoostedTrees) -> Model:
+def trained_xgb(trees: BoostedTrees | AutoSchedulerTrees) -> Model:
     """TVM's XGBModel on TVM's per-store features."""
 
     def predict(programs: MeasuredPrograms) -> Prediction:
@@ -80,9 +81,9 @@ def saved_xgb(path: Path) -> Model:
     Raises:
         ValueError: the file is missing or is none of XGBoost's.
     """
-    from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+    from tvm_gnn_cost.models.boosted_trees import boosted_trees
 
-    trees = BoostedTrees()
+    trees = boosted_trees()
     trees.load(path)
     return trained_xgb(trees)
 

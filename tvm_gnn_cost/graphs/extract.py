@@ -44,15 +44,29 @@ def extract_graphs(
         ValueError: a module has no PrimFunc, is nested deeper than 1000 levels or has more than a million nodes, or
             an argument is none of its choices.
     """
+    check_options(detail, threads, on_error)
+    if not isinstance(mods, Sequence | tvm_ffi.Array):
+        raise TypeError(f"mods must be a sequence of IRModules, got {type(mods).__name__}; wrap a single one in a list")
+    return to_graphs(extension().extract(list(mods), detail == "tree", threads, on_error == "skip"), detail)
+
+
+def check_options(detail: str, threads: int, on_error: str) -> None:
+    """Checks the arguments that all extractions have.
+
+    Raises:
+        ValueError: one is none of its choices.
+    """
     if detail not in ("tree", "statements"):
         raise ValueError(f"detail must be 'tree' or 'statements', got {detail!r}")
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
     if threads < 0:
         raise ValueError(f"threads must not be negative, got {threads}")
-    if not isinstance(mods, Sequence | tvm_ffi.Array):
-        raise TypeError(f"mods must be a sequence of IRModules, got {type(mods).__name__}; wrap a single one in a list")
-    names, *arrays, errors = _extension().extract(list(mods), detail == "tree", threads, on_error == "skip")
+
+
+def to_graphs(result: Any, detail: Detail) -> ProgramGraphs:
+    """What the extension returns, as program graphs."""
+    names, *arrays, errors = result
     node_type, values, edges, relation, node_offsets, edge_offsets = map(_numpy, arrays)
     return ProgramGraphs(
         tuple(str(name) for name in names),
@@ -73,13 +87,14 @@ def _numpy(array: Any) -> Any:
 
 def value_names() -> tuple[str, ...]:
     """The extension's own names of the columns of ``ProgramGraphs.values``."""
-    return tuple(str(name) for name in _extension().value_names())
+    return tuple(str(name) for name in extension().value_names())
 
 
 @cache
-def _extension() -> Any:
+def extension() -> Any:
+    """The extension, loaded once."""
     # An editable install keeps the library apart from the sources; the package's resources know both places.
     with importlib.resources.as_file(importlib.resources.files("tvm_gnn_cost") / "extraction.so") as path:
         module = tvm_ffi.load_module(str(path))
-    module.extract.release_gil = True
+    module.extract.release_gil = module.extract_legacy.release_gil = True
     return module

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import xgboost
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
+
+
+def boosted_trees(seed: int = 0) -> BoostedTrees | AutoSchedulerTrees:
+    """The XGBoost cost model of the installed TVM: ``auto_scheduler``'s where it has that, or MetaSchedule's."""
+    if importlib.util.find_spec("tvm") and importlib.util.find_spec("tvm.auto_scheduler"):
+        from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
+
+        return AutoSchedulerTrees(seed)
+    return BoostedTrees(seed)
 
 
 class BoostedTrees:
@@ -32,14 +46,14 @@ class BoostedTrees:
         Raises:
             ValueError: the programs carry no per-store features.
         """
-        features = _features(programs)
+        features = stored_features(programs)
         rows = [i for i in range(len(programs)) if len(features[i])]
         with _quiet():
             self.model._train([features[i] for i in rows], programs.throughput()[rows])
 
     def predict(self, programs: MeasuredPrograms) -> npt.NDArray[np.float64]:
         """float64[P]: predicted normalised throughput; 0 where a program has no features."""
-        features = _features(programs)
+        features = stored_features(programs)
         rows = [i for i in range(len(programs)) if len(features[i])]
         out = np.zeros(len(programs))
         out[rows] = self.model._predict([features[i] for i in rows])
@@ -55,15 +69,29 @@ class BoostedTrees:
         Raises:
             ValueError: the file is not one of XGBoost's.
         """
-        booster = xgboost.Booster()
-        try:
-            booster.load_model(path)
-        except xgboost.core.XGBoostError as error:
-            raise ValueError(f"{path}: not a model file of XGBoost ({str(error).splitlines()[0]})") from error
-        self.model.booster = booster
+        self.model.booster = load_booster(path)
 
 
-def _features(programs: MeasuredPrograms) -> RaggedFeatures:
+def load_booster(path: Path) -> xgboost.Booster:
+    """Reads a model file of XGBoost.
+
+    Raises:
+        ValueError: it is none.
+    """
+    booster = xgboost.Booster()
+    try:
+        booster.load_model(path)
+    except xgboost.core.XGBoostError as error:
+        raise ValueError(f"{path}: not a model file of XGBoost ({str(error).splitlines()[0]})") from error
+    return booster
+
+
+def stored_features(programs: MeasuredPrograms) -> RaggedFeatures:
+    """The per-store features of the programs.
+
+    Raises:
+        ValueError: there are none.
+    """
     if programs.per_store_features is None:
         raise ValueError("the store has no per-store features, which XGBoost reads; extract it again with them")
     return programs.per_store_features

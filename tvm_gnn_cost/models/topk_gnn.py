@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GraphConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.utils import softmax
 
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.program_graph import Detail, Relation
@@ -137,16 +138,12 @@ class TopKGNN(nn.Module):
         The latency is that on the machine which was trained on. It is there to be learned: it compares the programs of
         different tasks, which the scores don't, so that every measurement says what the costs of statements are.
         """
-        x = torch.cat([self.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
-        x = self.encoder(x)
+        x = self._encode(batch)
         edge_index, relation, graph = self._edges(batch)
         readouts: list[Tensor] = []
         costs: Tensor | None = None
-        for conv, norm, pool in zip(self.convs, self.norms, self.pools, strict=True):
-            if self.config.conv == "graph":
-                x = torch.relu(conv(x, edge_index))
-            else:
-                x = torch.relu(norm(conv(x, edge_index, relation))) + x
+        for layer, pool in enumerate(self.pools):
+            x = self._convolve(layer, x, edge_index, relation)
             if self.config.costs and costs is None:
                 costs = self.log_costs(x, batch)
             x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
@@ -164,16 +161,42 @@ class TopKGNN(nn.Module):
         model estimates the logarithm of the second out of a node's channels ``x`` float32[N, hidden] after the first
         convolution, and is given the first: that need not be learned from few programs.
         """
-        cost = self.cost(x)
-        if self.iterations is not None:
-            # Stored as log2(1 + n).
-            cost = cost + math.log(2) * batch.values[:, self.iterations, None]
+        cost = self._node_costs(x, batch)
         # Shifted by each graph's largest: exp() must not overflow. A graph without nodes costs nothing.
         largest = global_max_pool(cost, batch.graph, batch.size).detach()
         total = global_add_pool(torch.exp(cost - largest[batch.graph]), batch.graph, batch.size)
         # Programs of 1 ms or so run some exp(12) iterations; 4 is about the deviation.
         logarithm: Tensor = (torch.log(total + 1e-9) + largest - 12) / 4
         return logarithm
+
+    def _node_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """float32[N, costs]: the logarithms of the nodes' costs."""
+        cost: Tensor = self.cost(x)
+        if self.iterations is not None:
+            # Stored as log2(1 + n).
+            cost = cost + math.log(2) * batch.values[:, self.iterations, None]
+        return cost
+
+    def cost_shares(self, batch: GraphBatch) -> Tensor:
+        """float32[N]: each node's share of its program's costs; 0 everywhere without ``costs``."""
+        if not self.config.costs:
+            return torch.zeros(len(batch.node_type))
+        edge_index, relation, _ = self._edges(batch)
+        x = self._convolve(0, self._encode(batch), edge_index, relation)
+        shares: Tensor = softmax(self._node_costs(x, batch), batch.graph, num_nodes=batch.size).mean(dim=1)
+        return shares
+
+    def _encode(self, batch: GraphBatch) -> Tensor:
+        x = torch.cat([self.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
+        encoded: Tensor = self.encoder(x)
+        return encoded
+
+    def _convolve(self, layer: int, x: Tensor, edge_index: Tensor, relation: Tensor) -> Tensor:
+        if self.config.conv == "graph":
+            convolved: Tensor = torch.relu(self.convs[layer](x, edge_index))
+            return convolved
+        normed: Tensor = self.norms[layer](self.convs[layer](x, edge_index, relation))
+        return torch.relu(normed) + x
 
     def _edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
         """The edges in both directions; a reversed edge's relation is a relation of its own."""

@@ -28,8 +28,9 @@ from tvm_gnn_cost.training.calibration import Calibration
 FORMAT_VERSION = 3
 _KEY = "tvm_gnn_cost"
 
-#: The checkpoint that ships with the package.
+#: The checkpoints that ship with the package, for MetaSchedule and for ``auto_scheduler``.
 DEFAULT = Path(__file__).parent.parent / "checkpoints" / "default.safetensors"
+DEFAULT_AUTO_SCHEDULER = DEFAULT.with_name("auto-scheduler.safetensors")
 
 
 @dataclass
@@ -178,6 +179,18 @@ class Scorer:
                 parts.append(self.model(self.batch(part)).double().cpu().numpy())
         scores = np.concatenate([*parts, np.zeros(0)])
         return np.where(graphs.node_counts > 0, scores, -np.inf)
+
+    def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
+        """For each graph the shares of its program's cost that its stores have, in their order: float64[stores]."""
+        if "BufferStore" not in graphs.type_names or not len(graphs.node_type):
+            return [np.zeros(0)] * len(graphs)
+        with torch.inference_mode():
+            shares = self.model.cost_shares(self.batch(graphs)).double().cpu().numpy()
+        is_store = graphs.node_type == graphs.type_names.index("BufferStore")
+        return [
+            shares[begin:end][is_store[begin:end]]
+            for begin, end in zip(graphs.node_offsets[:-1], graphs.node_offsets[1:], strict=True)
+        ]
 
     def throughput(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """float64[G] in [0, 1], the throughput relative to the task's best program that scores stand for."""

@@ -12,7 +12,8 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split, split
 from tvm_gnn_cost.graphs.embedding import train_vectors
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
+from tvm_gnn_cost.models.boosted_trees import BoostedTrees, boosted_trees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
@@ -64,12 +65,12 @@ def train_gnn(
     return trained
 
 
-def train_xgb(programs: MeasuredPrograms, parts: Split, seed: int) -> BoostedTrees:
+def train_xgb(programs: MeasuredPrograms, parts: Split, seed: int) -> BoostedTrees | AutoSchedulerTrees:
     """TVM's XGBModel on the programs that a graph model trains on and those that it stops by: it has no use for those.
 
     Raises:
         ValueError: the programs carry no per-store features.
     """
-    trees = BoostedTrees(seed)
+    trees = boosted_trees(seed)
     trees.fit(programs.select(np.concatenate([parts.train, parts.validation])))
     return trees

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +14,9 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.graphs.extract import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
-from tvm_gnn_cost.training.checkpoint import DEFAULT, Checkpoint
-from tvm_gnn_cost.tuning.online import OnlineModel, OnlineSettings
-
-logger = logging.getLogger(__name__)
+from tvm_gnn_cost.training.checkpoint import DEFAULT
+from tvm_gnn_cost.tuning.online import OnlineSettings
+from tvm_gnn_cost.tuning.search_model import SearchModel
 
 
 @derived_object
@@ -36,7 +32,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         settings: How measurements change the model.
 
     Attributes:
-        timings: Seconds spent so far in ``extraction``, ``prediction`` and ``update``.
+        search: The model itself, with the seconds it took and what it reported.
 
     Raises:
         ValueError: the file is missing or is no checkpoint.
@@ -46,10 +42,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         super().__init__()
         # Every TuneContext imports them, and beside torch it takes minutes unless it is done this way.
         import_tensor_intrin()
-        self.settings = settings
-        self.timings = {"extraction": 0.0, "prediction": 0.0, "update": 0.0}
-        self.reported: set[str] = set()
-        self.model = self._read(checkpoint or DEFAULT)
+        self.search = SearchModel(Path(checkpoint or DEFAULT), settings)
 
     def load(self, path: str) -> None:
         """Restores weights, pre-trained weights and buffer of a file that :meth:`save` wrote, or starts anew from it.
@@ -57,23 +50,18 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         Raises:
             ValueError: the file is missing or is no checkpoint; the model stays what it was.
         """
-        self.model = self._read(path)
+        self.search.load(Path(path))
 
     def save(self, path: str) -> None:
         """Writes the pre-trained weights, the present ones and the buffer to one file."""
-        self.model.to_checkpoint().save(Path(path))
+        self.search.save(Path(path))
 
     def update(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate], results: Sequence[Any]
     ) -> None:
         """Learns from measured candidates; a failed measurement counts as infinitely slow."""
-        try:
-            graphs = self._extract(candidates)
-            latency = np.array([_latency(result) for result in results])
-            with self._timed("update"):
-                self.model.learn(ms.utils.shash2hex(context.mod), graphs, latency)
-        except Exception as error:
-            self._report(f"could not learn from a measured round: {error}")
+        latency = np.array([_latency(result) for result in results])
+        self.search.update(ms.utils.shash2hex(context.mod), lambda: self._extract(candidates), latency)
 
     def predict(
         self,
@@ -81,39 +69,12 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         candidates: Sequence[ms.MeasureCandidate],
     ) -> npt.NDArray[np.float64]:
         """float64[n] in [0, 1], higher is faster; 0 for what can't be scored."""
-        try:
-            graphs = self._extract(candidates)
-            with self._timed("prediction"):
-                scores = self.model.score(graphs)
-            return np.nan_to_num(scores, nan=0.0)
-        except Exception as error:
-            self._report(f"could not score a population of {len(candidates)}: {error}")
-            return np.zeros(len(candidates))
-
-    def _read(self, path: str | Path) -> OnlineModel:
-        return OnlineModel.from_checkpoint(Checkpoint.load(Path(path)), self.settings)
+        return self.search.predict(lambda: self._extract(candidates), len(candidates))
 
     def _extract(self, candidates: Sequence[ms.MeasureCandidate]) -> ProgramGraphs:
-        with self._timed("extraction"):
-            graphs = extract_graphs(
-                [candidate.sch.mod for candidate in candidates], detail=self.model.detail, on_error="skip"
-            )
-        for error in graphs.errors.values():
-            self._report(f"a candidate comes last because it can't be read: {error}")
-        return graphs
-
-    def _report(self, message: str) -> None:
-        if message not in self.reported:
-            self.reported.add(message)
-            logger.warning("%s", message)
-
-    @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.timings[what] += time.perf_counter() - start
+        return extract_graphs(
+            [candidate.sch.mod for candidate in candidates], detail=self.search.online.detail, on_error="skip"
+        )
 
 
 def _latency(result: Any) -> float:

@@ -1,0 +1,170 @@
+"""What the accuracy benchmarks share: models trained on a store, once a seed, run by run and resumably, and tables."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from rich.progress import Progress
+
+from common import console, parser, write_result
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.evaluation import compare
+from tvm_gnn_cost.evaluation.metrics import evaluate
+from tvm_gnn_cost.graphs.program_graph import Detail
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.training.fit import PRESET_SETTINGS
+from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
+
+#: The bare tree, then each group of node values added to it alone, then all together (the default model).
+_GROUPS = ("constant", "dtype", "loop", "access", "work")
+ABLATIONS: dict[str, tuple[str, ...]] = {
+    "types only": (),
+    **{f"types + {group}": (group,) for group in _GROUPS},
+}
+
+BASELINES = ("xgb", "node-count", "constant", "random")
+
+
+class Bar:
+    """Draws an extraction."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self.progress, self.bar = progress, progress.add_task(title, total=None)
+
+    def extracted(self, done: int, total: int) -> None:
+        """So many of the records are in the store now."""
+        self.progress.update(self.bar, completed=done, total=total)
+
+
+def _preset(name: str) -> str:
+    """Which preset a row of the table is a variant of."""
+    return name if name in PRESETS else "gnn"
+
+
+def train_model(
+    name: str, programs: MeasuredPrograms, held_out: Sequence[str], seed: int, epochs: int | None, folder: Path
+) -> compare.Model:
+    """The model of a row of the table, trained with a seed."""
+    parts = split_programs(programs, held_out, seed)
+    if name == "xgb":
+        return compare.trained_xgb(train_xgb(programs, parts, seed))
+    if name in BASELINES:
+        mean = float(programs.throughput()[np.concatenate([parts.train, parts.validation])].mean())
+        simple: dict[str, Callable[[], compare.Model]] = {
+            "node-count": lambda: compare.node_count(mean),
+            "constant": lambda: compare.constant(mean),
+            "random": lambda: compare.random(seed),
+        }
+        return simple[name]()
+    preset = _preset(name)
+    config = replace(PRESETS[preset], groups=ABLATIONS.get(name, PRESETS[preset].groups))
+    settings = replace(PRESET_SETTINGS[preset], seed=seed)
+    if epochs is not None:
+        settings = replace(settings, epochs=epochs)
+    return compare.gnn(train_gnn(programs, parts, config, settings, folder))
+
+
+def run(
+    name: str, seed: int, store: Path, held_out: Sequence[str], epochs: int | None, runs: Path
+) -> tuple[str, int, dict[str, Any]]:
+    """Trains and tests one model with one seed; a run that was saved before is read instead."""
+    preset = None if name in BASELINES else _preset(name)
+    settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
+    known = json.dumps([name, seed, epochs, settings, len(GraphStore(store)), ABLATIONS.get(name)])
+    path = runs / f"{name.replace(' ', '-')}-{seed}-{hashlib.sha256(known.encode()).hexdigest()[:12]}.json"
+    if not path.exists():
+        torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
+        programs = GraphStore(store).load(with_features=True)
+        model = train_model(name, programs, held_out, seed, epochs, path.with_suffix(".fit"))
+        test = programs.select(split_programs(programs, held_out, seed).test)
+        scores, predicted = model(test)
+        result = {"all": evaluate(test, scores, predicted, tuple(held_out))[0]}
+        result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(result))
+        unfinished.replace(path)
+    return name, seed, json.loads(path.read_text())
+
+
+def options(description: str | None, data: Path, runs: Path) -> argparse.ArgumentParser:
+    """The options of an accuracy benchmark."""
+    out = parser(description)
+    out.add_argument("--data", type=Path, default=data, help="the measured programs")
+    out.add_argument("--seeds", type=int, default=3)
+    out.add_argument("--ablation-seeds", type=int, default=3, help="for the rows for groups of node values")
+    out.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
+    out.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
+    return out
+
+
+def benchmark(
+    name: str,
+    arguments: argparse.Namespace,
+    store_of: Callable[[Detail], Path],
+    held_out: Sequence[str],
+    measured_on: Any,
+    finished: Path,
+) -> None:
+    """Runs what is missing among the ``finished`` runs, prints the tables and writes the JSON.
+
+    Args:
+        name: The benchmark's.
+        arguments: Those of :func:`options`.
+        store_of: Makes a store of the measured programs.
+        held_out: The test networks.
+        measured_on: The machine that measured the programs.
+        finished: Where finished runs are kept.
+    """
+    seeds = range(1 if arguments.quick else arguments.seeds)
+    epochs = 1 if arguments.quick else None
+    # The full trees train ten times longer: the quick run does without them.
+    names = ["gnn", *BASELINES] if arguments.quick else ["gnn", "tpgnn", *BASELINES]
+    if not (arguments.no_ablation or arguments.quick):
+        names += ABLATIONS
+    statements = store_of("statements")
+    tree = store_of("tree") if "tpgnn" in names else statements
+    jobs = [(row, seed) for row in names for seed in seeds if row not in ABLATIONS or seed < arguments.ablation_seeds]
+    runs: dict[str, list[dict[str, Any]]] = {row: [] for row in names}
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("training", total=len(jobs))
+        work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator_unordered")
+        for row, seed, result in work(
+            joblib.delayed(run)(row, seed, tree if row == "tpgnn" else statements, held_out, epochs, finished)
+            for row, seed in jobs
+        ):
+            runs[row].append(result)
+            accuracy = result["all"]["pairwise_accuracy"]
+            progress.console.print(f"{row}, seed {seed}: pairwise accuracy {accuracy:.3f}", highlight=False)
+            progress.advance(bar)
+
+    def rows(part: str) -> dict[str, dict[str, dict[str, float]]]:
+        return {row: compare.summarise([result[part] for result in found]) for row, found in runs.items()}
+
+    parts = split_programs(GraphStore(statements).load(with_features=True), held_out, 0)
+    title = f"{', '.join(held_out)}: {len(parts.test)} programs; trained on {len(parts.train)}; {len(seeds)} seeds"
+    console.print(compare.table(title, rows("all")))
+    for network in held_out:
+        console.print(compare.table(network, {n: cells for n, cells in rows(network).items() if n not in ABLATIONS}))
+    settings = {
+        "seeds": list(seeds),
+        "ablation_seeds": min(arguments.ablation_seeds, len(seeds)),
+        "quick": arguments.quick,
+        "held_out": list(held_out),
+        "train_programs": len(parts.train),
+        "validation_programs": len(parts.validation),
+        "test_programs": len(parts.test),
+        "data_measured_on": measured_on,
+    }
+    metrics = {"models": rows("all"), "networks": {network: rows(network) for network in held_out}}
+    write_result(arguments.json, name, settings, metrics)

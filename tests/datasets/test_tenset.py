@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.graphs.ansor_tasks import DATA, project_data
+from tvm_gnn_cost.datasets.extract_tenset import PER_STORE_COLUMNS, extract_tenset
+from tvm_gnn_cost.datasets.split import split
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.datasets.tenset import (
+    RecordLine,
+    load_pickle,
+    network_name,
+    parse_record,
+    read_tenset,
+)
+
+RECORDS = DATA / "measure_records" / "cpu-2core"
+KEY = '["d7b65649a4dd54becea0a52aabbc5af5", 1, 1000, 1, 1000]'
+
+
+def line(text: str) -> RecordLine:
+    return RecordLine(Path("log.json"), 1, text)
+
+
+def record(version: str = "v0.6", code: int = 0, costs: object = (0.5, 0.25)) -> str:
+    return json.dumps({"i": [[KEY, "llvm"], [[], []]], "r": [costs, code, 1.0, 7], "v": version})
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A folder with the tasks of the project's data and five files of records."""
+    folder = tmp_path / "data"
+    (folder / "measure_records" / "cpu").mkdir(parents=True)
+    shutil.copytree(DATA / "network_info", folder / "network_info")
+    for path in sorted(RECORDS.glob("*.json"))[::30]:
+        (folder / "measure_records" / "cpu" / path.name).write_text(
+            "".join(text + "\n" for text in path.read_text().splitlines()[:8])
+        )
+    return folder
+
+
+def test_the_projects_data_is_read():
+    data = project_data()
+    assert len(data.files) == 140
+    assert len(data.tasks) == 242  # not every task of a network was measured
+    assert data.count == 4480
+    networks = {network for weights in data.weights.values() for network in weights}
+    assert {"resnet_18", "mobilenet", "inception_v3", "squeezenet_v1.1"} <= networks
+    records = [parse_record(one) for one in data.lines()]
+    assert len({one.workload_key for one in records}) == 140
+    assert {one.workload_key for one in records} <= set(data.tasks)
+    assert sum(bool(one.failure) for one in records) == 5
+    assert {one.failure for one in records} == {"", "build-timeout"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("((resnet_18,[]),llvm).task.pkl", "resnet_18"),
+        ("((squeezenet_v1.1,[]),llvm).task.pkl", "squeezenet_v1.1"),
+        ("((resnet_50,[(1,3,224,224)]),cuda).task.pkl", "resnet_50[(1,3,224,224)]"),
+        ("mine.task.pkl", "mine"),
+    ],
+)
+def test_network_names(name: str, expected: str):
+    assert network_name(Path(name)) == expected
+
+
+@pytest.mark.parametrize("version", ["v0.2", "v0.3", "v0.4", "v0.5", "v0.6"])
+def test_versions(version: str):
+    found = parse_record(line(record(version)))
+    assert (found.workload_key, found.target, found.run_secs, found.failure) == (KEY, "llvm", (0.5, 0.25), "")
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (1, "instantiation-error"),
+        (2, "build-error"),
+        (3, "build-error"),
+        (4, "run-error"),
+        (5, "wrong-answer"),
+        (6, "build-timeout"),
+        (7, "run-timeout"),
+        (8, "unknown"),
+    ],
+)
+def test_error_codes(code: int, failure: str):
+    found = parse_record(line(record(code=code, costs=[1e10])))
+    assert (found.run_secs, found.failure) == ((), failure)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"i": [', "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1, 2]", "not a measure record"),
+        ('{"i": [["key"], [[], []]], "r": [[1], 0, 1, 1], "v": "v0.6"}', "not a measure record"),
+        ('{"i": [[1, "llvm"], [[], []]], "r": [[1], 0, 1, 1], "v": "v0.6"}', "workload key"),
+        (record("v0.1"), "version 'v0.1'"),
+        (record(code=9), "error code 9"),
+        (record(costs=[]), "no costs"),
+        (record(costs=[-1]), "not all positive"),
+        (record(costs=["1"]), "not all positive"),
+        (record(costs=[float("nan")]), "not all positive"),
+    ],
+)
+def test_broken_lines(text: str, reason: str):
+    with pytest.raises(ValueError, match=reason):
+        parse_record(line(text))
+
+
+class Payload:
+    """Pickles as a call that leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_pickle_that_names_anything_else_is_refused_before_it_runs(tmp_path: Path, protocol: int):
+    file, trace = tmp_path / "all_tasks.pkl", tmp_path / "it-ran"
+    file.write_bytes(pickle.dumps([Payload(trace)], protocol))
+    with pytest.raises(ValueError, match=r"all_tasks\.pkl is refused: it names \w+\.mkdir"):
+        load_pickle(file)
+    assert not trace.exists()
+    pickle.loads(file.read_bytes())  # the payload works
+    assert trace.exists()
+
+
+def test_damaged_pickles_and_missing_parts(tmp_path: Path):
+    info = tmp_path / "network_info"
+    with pytest.raises(FileNotFoundError, match=r"no network_info/all_tasks\.pkl"):
+        read_tenset(tmp_path)
+    info.mkdir()
+    tasks = (DATA / "network_info" / "all_tasks.pkl").read_bytes()
+    for content in (b"", b"text", tasks[:-1], tasks[: len(tasks) // 2]):
+        (info / "all_tasks.pkl").write_bytes(content)
+        with pytest.raises(ValueError, match=r"all_tasks\.pkl"):
+            read_tenset(tmp_path)
+    (info / "all_tasks.pkl").write_bytes(tasks)
+    with pytest.raises(FileNotFoundError, match="measure_records"):
+        read_tenset(tmp_path)
+    for name in ("e5", "epyc"):
+        (tmp_path / "measure_records" / name).mkdir(parents=True)
+    with pytest.raises(ValueError, match="e5, epyc"):
+        read_tenset(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no folder t4"):
+        read_tenset(tmp_path, "t4")
+    assert read_tenset(tmp_path, "epyc").files == ()
+    (info / "((net,[]),llvm).task.pkl").write_bytes(pickle.dumps([1, 2, 3]))
+    with pytest.raises(ValueError, match="pair of tasks and weights"):
+        read_tenset(tmp_path, "epyc")
+
+
+def test_extraction_resumes_and_reports(small: Path, tmp_path: Path):
+    files = sorted((small / "measure_records" / "cpu").glob("*.json"))
+    with files[0].open("a") as file:
+        file.write("# a comment\n\n{broken\n")
+        file.write(record() + "\n")  # of a task that no pickle has
+        steps = json.loads(files[0].read_text().splitlines()[0])
+        steps["i"][1][1] = [["SP", 999, 0, 1, [1], 1]]
+        file.write(json.dumps(steps) + "\n")
+    store = GraphStore(tmp_path / "store")
+    done = extract_tenset(small, store, detail="statements", programs_at_once=16, jobs=2)
+    assert (done.added, done.known) == (8 * len(files) + 1, 0)
+    assert [problem.line for problem in done.problems] == [11, 12]
+    assert "not JSON" in done.problems[0].reason
+    assert "in no pickle" in done.problems[1].reason
+    programs = store.load(with_features=True)
+    (unlowered,) = programs.graphs.errors
+    assert programs.graphs.node_counts[unlowered] == 0
+    good = np.setdiff1d(np.arange(len(programs)), [unlowered])
+    assert programs.graphs.node_counts[good].min() > 10
+    features = programs.per_store_features
+    assert features is not None
+    assert features.rows.shape[1] == PER_STORE_COLUMNS
+    assert all(len(features[i]) > 0 for i in good)
+    assert len(features[unlowered]) == 0
+    assert {task.scheduler for task in programs.tasks} == {"auto-scheduler"}
+    assert len({task.hash for task in programs.tasks}) == len(files)
+    assert (programs.latency[good] > 0).all()
+
+    again = extract_tenset(small, store, detail="statements", jobs=1)
+    assert (again.added, len(again.problems)) == (0, 2)
+    with files[1].open("a") as file:
+        file.write(next(RECORDS.glob("*.json")).read_text().splitlines()[20] + "\n")
+    assert extract_tenset(small, store, detail="statements", jobs=1).added == 1
+    with pytest.raises(ValueError, match="extract into another folder"):
+        extract_tenset(small, store, detail="tree")
+
+
+def test_a_record_that_crashes_tvm_is_left_out_and_the_rest_goes_on(small: Path, tmp_path: Path):
+    file = sorted((small / "measure_records" / "cpu").glob("*.json"))[1]
+    lines = file.read_text().splitlines()
+    bad = json.loads(lines[0])
+    bad["i"][1][1] = [["CHW", 0, "local"]]  # TVM takes any stage for a computed one, an input too
+    file.write_text("\n".join([*lines[:3], json.dumps(bad), *lines[3:]]) + "\n")
+    store = GraphStore(tmp_path / "store")
+    done = extract_tenset(small, store, detail="statements", per_store_features=False, programs_at_once=16, jobs=2)
+    (problem,) = done.problems
+    assert (problem.file, problem.line) == (file, 4)
+    assert "crashes" in problem.reason
+    assert done.added == len(store) == 8 * 5
+
+
+def test_held_out_networks_share_no_task_with_training(small: Path, tmp_path: Path):
+    store = GraphStore(tmp_path / "store")
+    extract_tenset(small, store, detail="statements", per_store_features=False, jobs=1)
+    programs = store.load()
+    networks = sorted({network for task in programs.tasks for network in task.weights})
+    parts = split(programs, networks[:1], 0.3, 0)
+    hashes = [
+        {programs.tasks[i].hash for i in programs.task[rows]} for rows in (parts.train, parts.validation, parts.test)
+    ]
+    train, valid, test = hashes
+    assert train
+    assert test
+    assert not (train | valid) & test
