@@ -18,7 +18,7 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python
 .DELETE_ON_ERROR:
 
 run: install
-	$(VENV)/bin/tvm-gnn-cost tune $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
+	$(VENV)/bin/tvm-gnn-cost tune --network $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
 
 test: lint ansor
 	$(VENV)/bin/python -m pytest

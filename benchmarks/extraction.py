@@ -19,7 +19,7 @@ from common import console, parser, write_result
 from prediction import sample_population
 from tvm_gnn_cost.graphs.extract import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail
-from tvm_gnn_cost.measuring.local import machine_to_itself
+from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 
 TASKS = ("resnet-18", "mobilenet-v2")
 CASES: tuple[tuple[Detail, int], ...] = (("tree", 1), ("tree", 2), ("statements", 1), ("statements", 2))

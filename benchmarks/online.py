@@ -24,7 +24,7 @@ from common import DATA, WORK, console, parser, write_result
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
-from tvm_gnn_cost.measuring.local import machine_to_itself
+from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.networks.catalogue import HELD_OUT
 from tvm_gnn_cost.training.checkpoint import DEFAULT, Checkpoint
 from tvm_gnn_cost.training.pipeline import split_programs

@@ -18,7 +18,7 @@ from rich.table import Table
 from tvm.s_tir import meta_schedule as ms
 
 from common import console, parser, write_result
-from tvm_gnn_cost.measuring.local import machine_to_itself
+from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 

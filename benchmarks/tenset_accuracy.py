@@ -18,9 +18,7 @@ from common import TENSET, WORK, console
 from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.graphs.program_graph import Detail
-
-#: The networks whose tasks only ever test a model; TenSet holds them out too.
-HELD_OUT = ("resnet_18", "mobilenet", "inception_v3")
+from tvm_gnn_cost.networks.catalogue import TENSET_HELD_OUT
 
 #: The quick run takes one file of records in so many.
 QUICK_EVERY = 10
@@ -51,11 +49,11 @@ def main() -> None:
     measured_on = [path.name for path in (arguments.data / "measure_records").iterdir()]
     if not arguments.quick:
         stores = partial(extract_store, arguments.data, WORK)
-        benchmark("tenset_accuracy", arguments, stores, HELD_OUT, measured_on, arguments.runs)
+        benchmark("tenset_accuracy", arguments, stores, TENSET_HELD_OUT, measured_on, arguments.runs)
         return
     with tempfile.TemporaryDirectory() as folder:
         stores = partial(extract_store, thin_out(arguments.data, Path(folder) / "thin"), Path(folder))
-        benchmark("tenset_accuracy", arguments, stores, HELD_OUT, measured_on, Path(folder) / "runs")
+        benchmark("tenset_accuracy", arguments, stores, TENSET_HELD_OUT, measured_on, Path(folder) / "runs")
 
 
 if __name__ == "__main__":

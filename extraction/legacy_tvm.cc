@@ -118,18 +118,14 @@ std::string LegacyTVM::Text(const LegacyValue& string) const {
 
 LegacyValue LegacyTVM::Lower(void* compute_dag, void* state) const {
   std::call_once(found_lowering_, [this] {
-    lowering_ = {Function("auto_scheduler.ComputeDAGApplyStepsFromState"), Function("driver.schedule_to_module"),
-                 Function("transform.RunPass"), Function("tir.transform.Simplify")};
+    lowering_ = {Function("auto_scheduler.ComputeDAGApplyStepsFromState"), Function("driver.schedule_to_module")};
   });
   const LegacyValue applied =
       Call(lowering_.apply_steps, {LegacyArg::Object(compute_dag), LegacyArg::Object(state), LegacyArg::Int(0)});
   const LegacyValue schedule = ArrayItem(applied.object(), 0);
   const LegacyValue tensors = ArrayItem(applied.object(), 1);
-  const LegacyValue module =
-      Call(lowering_.to_module, {LegacyArg::Object(schedule.object()), LegacyArg::Object(tensors.object()),
-                                 LegacyArg::String("main"), LegacyArg::Object(nullptr)});
-  const LegacyValue simplify = Call(lowering_.simplify, {});
-  return Call(lowering_.run_pass, {LegacyArg::Object(simplify.object()), LegacyArg::Object(module.object())});
+  return Call(lowering_.to_module, {LegacyArg::Object(schedule.object()), LegacyArg::Object(tensors.object()),
+                                    LegacyArg::String("main"), LegacyArg::Object(nullptr)});
 }
 
 }  // namespace tvm_gnn_cost

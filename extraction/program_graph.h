@@ -14,6 +14,8 @@
 //
 // detail="statements" leaves out what lies below the fields that KindRules (type_plan.cc) lists as hidden: access
 // indices and buffers, iteration bindings and variables, regions, predicates, declarations, loop variables and bounds.
+// It leaves out what lies below a Select that only looks up a constant: a chain of them, each with an immediate as its
+// true value, that ends in an immediate (the matrices of a Winograd convolution, thousands of nodes otherwise).
 // Below these no access is analysed in either detail (no access values, no LOOP or BUFFER edge, no count).
 #ifndef TVM_GNN_COST_EXTRACTION_PROGRAM_GRAPH_H_
 #define TVM_GNN_COST_EXTRACTION_PROGRAM_GRAPH_H_

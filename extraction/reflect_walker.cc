@@ -174,10 +174,27 @@ void Walker::Visit(const TVMFFIObject* object, const Place& place) {
       analyzer_.Bind(ReadObject(object, plan, Name::kVar), form);
       break;
     }
+    case Kind::kSelect:
+      if (!is_tree_ && IsLookUp(object, plan)) return;
+      break;
     default:
       break;
   }
   VisitChildren(object, plan, id, place);
+}
+
+bool Walker::IsLookUp(const TVMFFIObject* select, const TypePlan& plan) {
+  const auto is_immediate = [&](const TVMFFIObject* value) {
+    const Kind kind = value == nullptr ? Kind::kNotANode : plans_(value->type_index).kind;
+    return kind == Kind::kIntImm || kind == Kind::kFloatImm;
+  };
+  for (const TypePlan* at = &plan; at->kind == Kind::kSelect; at = &plans_(select->type_index)) {
+    if (!is_immediate(ReadObject(select, *at, Name::kTrueValue))) return false;
+    select = ReadObject(select, *at, Name::kFalseValue);
+    if (is_immediate(select)) return true;
+    if (select == nullptr) return false;
+  }
+  return false;
 }
 
 void Walker::VisitChildren(const TVMFFIObject* object, const TypePlan& plan, int32_t id, const Place& place) {

@@ -85,6 +85,7 @@ class Walker {
 
   void Visit(const TVMFFIObject* object, const Place& place);
   void VisitChildren(const TVMFFIObject* object, const TypePlan& plan, int32_t id, const Place& place);
+  bool IsLookUp(const TVMFFIObject* select, const TypePlan& plan);
   void VisitField(const TVMFFIObject* object, const Field& field, const Place& place);
   void VisitItems(const TVMFFIObject* object, const Place& place);
   void VisitMap(const TVMFFIObject* object, const Place& place);

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
-_SPEC = importlib.util.find_spec("tvm")
-HAS_AUTO_SCHEDULER = bool(_SPEC and _SPEC.origin and (Path(_SPEC.origin).parent / "auto_scheduler").is_dir())
+from tvm_gnn_cost.which_tvm import has
+
+HAS_AUTO_SCHEDULER = has("auto_scheduler")
 _NAMES = ("auto_scheduler", "legacy", "tenset")
 
 

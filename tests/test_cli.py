@@ -55,8 +55,8 @@ def test_each_command_has_help_with_an_example(command):
     ("arguments", "sentence"),
     [
         (("report", "nowhere"), "no network was tuned in nowhere"),
-        (("tune", "perceptron", "--trials", "0"), "--trials"),
-        (("tune", "perceptron", "--cost-model", "nosuch"), "neither gnn, xgb or random"),
+        (("tune", "--network", "perceptron", "--trials", "0"), "--trials"),
+        (("tune", "--network", "perceptron", "--cost-model", "nosuch"), "neither gnn, xgb or random"),
         (("nosuch",), "No such command"),
     ],
 )
@@ -69,8 +69,19 @@ def test_mistakes_get_one_sentence(arguments, sentence, tmp_path, monkeypatch):
 def test_tune_prints_json_alone_and_report_repeats_it(tmp_path):
     pytest.importorskip("tvm")
     work_dir = tmp_path / "work"
-    arguments = ("perceptron", "--cost-model", "random", "--batch", 2, "--population", 8, "--work-dir", work_dir)
-    done = run("tune", *arguments, "--trials", 4, "--json")
+    arguments = (
+        "--network",
+        "perceptron",
+        "--cost-model",
+        "random",
+        "--batch",
+        2,
+        "--population",
+        8,
+        "--work-dir",
+        work_dir,
+    )
+    done = run("tune", *arguments, "--trials", 4, "--json", "-")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert sum(task["trials"] for task in found["tasks"]) == 4
@@ -80,18 +91,18 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path):
     assert "<svg" in (work_dir / "report.html").read_text()
 
     (work_dir / "report.html").unlink()
-    again = run("report", work_dir, "--json")
+    again = run("report", work_dir, "--json", "-")
     assert again.returncode == 0
     assert json.loads(again.stdout) == found
     assert (work_dir / "report.html").exists()
-    assert_mistake(run("tune", "dcgan", *arguments[1:]), "was tuned with network perceptron, not dcgan")
+    assert_mistake(run("tune", "--network", "dcgan", *arguments[2:]), "was tuned with network perceptron, not dcgan")
 
 
 def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path):
     pytest.importorskip("tvm")
     work_dir = tmp_path / "work"
     records = work_dir / "database_tuning_record.json"
-    arguments = ["tune", "perceptron", "--cost-model", "random", "--batch", "2", "--population", "8"]
+    arguments = ["tune", "--network", "perceptron", "--cost-model", "random", "--batch", "2", "--population", "8"]
     command = [sys.executable, "-c", "from tvm_gnn_cost.cli import main; main()", *arguments, "--work-dir", work_dir]
     process = subprocess.Popen(
         [*map(str, command), "--trials", "1000"], stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -117,7 +128,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path):
 
 def test_collect_counts_and_resumes(tmp_path):
     pytest.importorskip("tvm")
-    arguments = ("collect", "dense/0", tmp_path / "data", "--random", 2, "--guided", 0, "--json")
+    arguments = ("collect", "dense/0", tmp_path / "data", "--random", 2, "--guided", 0, "--json", "-")
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -60,15 +60,15 @@ def result(answer: tuple[int, str, str]) -> dict[str, Any]:
 
 def test_train_and_evaluate(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model, trees = tmp_path / "model.safetensors", tmp_path / "trees.json"
-    trained = result(call(capfd, "train", store, model, *HELD_OUT, "--epochs", 2, "--json"))
+    trained = result(call(capfd, "train", store, model, *HELD_OUT, "--epochs", 2, "--json", "-"))
     assert trained["training"]["train_programs"] + trained["training"]["validation_programs"] == 36
     assert trained["training"]["epochs"] == 2
     assert Checkpoint.load(model).card["networks"] == ["net0"]
     assert not list(tmp_path.glob("*.unfinished"))
-    result(call(capfd, "train", store, trees, "--model", "xgb", *HELD_OUT, "--json"))
+    result(call(capfd, "train", store, trees, "--model", "xgb", *HELD_OUT, "--json", "-"))
     names = [str(model), f"xgb:{trees}", "random", "constant", "node-count"]
     options = [part for name in names for part in ("--model", name)]
-    found = result(call(capfd, "evaluate", store, *options, "--network", "net1", "--json"))
+    found = result(call(capfd, "evaluate", store, *options, "--network", "net1", "--json", "-"))
     assert set(found["models"]) == set(names)
     # Those features give the latency away, and a constant knows nothing.
     assert found["models"][f"xgb:{trees}"]["pairwise_accuracy"] > 0.8
@@ -81,8 +81,8 @@ def test_train_and_evaluate(store: Path, tmp_path: Path, capfd: pytest.CaptureFi
 
 def test_training_can_start_from_a_checkpoint(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    result(call(capfd, "train", store, first, *HELD_OUT, "--epochs", 1, "--json"))
-    result(call(capfd, "train", store, second, *HELD_OUT, "--epochs", 1, "--start", first, "--json"))
+    result(call(capfd, "train", store, first, *HELD_OUT, "--epochs", 1, "--json", "-"))
+    result(call(capfd, "train", store, second, *HELD_OUT, "--epochs", 1, "--start", first, "--json", "-"))
     one, two = Checkpoint.load(first), Checkpoint.load(second)
     np.testing.assert_array_equal(one.vectors.rows, two.vectors.rows)
     assert any(not np.array_equal(one.state[name], two.state[name]) for name in one.state)
@@ -91,7 +91,7 @@ def test_training_can_start_from_a_checkpoint(store: Path, tmp_path: Path, capfd
 def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
     # A process of its own: DDP runs the command of the process once more for its second device.
     command = [Path(sys.executable).with_name("tvm-gnn-cost"), "train", store, tmp_path / "model.safetensors"]
-    options = [*HELD_OUT, "--epochs", 2, "--devices", 2, "--json"]
+    options = [*HELD_OUT, "--epochs", 2, "--devices", 2, "--json", "-"]
     ran = subprocess.run([str(part) for part in command + options], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("\n") == 1  # one of the two processes speaks
@@ -101,7 +101,7 @@ def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
 
 
 def test_embed_draws_the_types(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = result(call(capfd, "embed", store, tmp_path / "types.png", "--json"))
+    found = result(call(capfd, "embed", store, tmp_path / "types.png", "--json", "-"))
     assert set(synthetic.TYPES) <= set(found["types"])
     assert (tmp_path / "types.png").read_bytes().startswith(b"\x89PNG")
 
@@ -111,9 +111,9 @@ def test_extract_a_measured_database(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    first = result(call(capfd, "extract", database.folder, tmp_path / "store", "--json"))
+    first = result(call(capfd, "extract", database.folder, tmp_path / "store", "--json", "-"))
     assert first["added"] == len(database.mods)
-    again = result(call(capfd, "extract", database.folder, tmp_path / "store", "--json"))
+    again = result(call(capfd, "extract", database.folder, tmp_path / "store", "--json", "-"))
     assert (again["added"], again["known"]) == (0, len(database.mods))
     code, _, err = call(capfd, "extract", database.folder, tmp_path / "store", "--detail", "tree")
     assert code == 2

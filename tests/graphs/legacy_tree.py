@@ -85,6 +85,14 @@ def _walk(value: Any, parent: int, is_statement: bool, nodes: list[TreeNode], de
     fields = CHILDREN[name]
     shown = "Call." + value.op.name.removeprefix("tir.") if name == "Call" else name
     nodes.append(TreeNode(shown, parent, is_statement, value))
-    hidden = BELOW_STATEMENTS.get(name, set())
+    hidden = set(fields) if _is_look_up(value) else BELOW_STATEMENTS.get(name, set())
     for field in fields:
         _walk(getattr(value, field), here, is_statement and field not in hidden, nodes, declared)
+
+
+def _is_look_up(value: Any) -> bool:
+    """A chain of Selects between constants."""
+    immediate = (tvm.tir.IntImm, tvm.tir.FloatImm)
+    if not isinstance(value, tvm.tir.Select) or not isinstance(value.true_value, immediate):
+        return False
+    return isinstance(value.false_value, immediate) or _is_look_up(value.false_value)

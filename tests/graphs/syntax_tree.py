@@ -79,10 +79,19 @@ def _walk(value: Any, parent: int, is_statement: bool, nodes: list[TreeNode], de
                 _walk(getattr(buffer_type, field), here, False, nodes, declared)
         return
     hidden = BELOW_STATEMENTS.get(name, set())
+    if _is_look_up(value):
+        hidden = {"condition", "true_value", "false_value"}
     for info in _type_infos(value):
         for field in info.fields:
             if field.name not in ("span", "ty"):
                 _walk(getattr(value, field.name), here, is_statement and field.name not in hidden, nodes, declared)
+
+
+def _is_look_up(value: Any) -> bool:
+    """A chain of Selects between constants."""
+    if _name(_key(value)) != "Select" or _name(_key(value.true_value)) not in ("IntImm", "FloatImm"):
+        return False
+    return _name(_key(value.false_value)) in ("IntImm", "FloatImm") or _is_look_up(value.false_value)
 
 
 def _type_infos(value: Any) -> list[Any]:

@@ -20,8 +20,7 @@ ARRAYS = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offs
 
 
 def lower(task, state) -> tvm.IRModule:
-    mod = schedule_to_module(*task.compute_dag.apply_steps_from_state(state))
-    return tir.transform.Simplify()(mod)
+    return schedule_to_module(*task.compute_dag.apply_steps_from_state(state))
 
 
 def value(graphs: ProgramGraphs, node: int, name: str) -> float:

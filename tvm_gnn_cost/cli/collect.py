@@ -19,7 +19,7 @@ def collect(
     random: Annotated[int, typer.Option(min=0, help="Random samples of the design space, a task.")] = 12,
     guided: Annotated[int, typer.Option(min=0, help="Samples near the best ones measured so far, a task.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of the random samples.")] = 0,
-    json: JsonOption = False,
+    json: JsonOption = None,
 ) -> None:
     """Measures programs of many tasks on this machine, as data to train a cost model on.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone
+from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone
 
 
 def evaluate(
-    store: Annotated[Path, typer.Argument(help="A graph store, see 'extract'.")],
+    store: Annotated[Path, typer.Argument(help="A graph store, see 'extract', or a folder in TenSet's layout.")],
     model: Annotated[
         list[str],
         typer.Option("--model", help="A checkpoint's path, xgb:PATH, random, constant or node-count; repeat it."),
@@ -20,18 +21,38 @@ def evaluate(
         list[str] | None,
         typer.Option("--network", help="Evaluate on this network's tasks; repeat it. [default: the test networks]"),
     ] = None,
-    json: JsonOption = False,
+    hardware: HardwareOption = None,
+    json: JsonOption = None,
 ) -> None:
-    """Ranks the store's programs with each model and prints how well: TenSet's top-k score and others, by network."""
-    with exit_codes(), json_alone(json) as write:
-        from tvm_gnn_cost.datasets.store import GraphStore
-        from tvm_gnn_cost.evaluation.compare import compare, model_by_name, summarise, table
-        from tvm_gnn_cost.networks.catalogue import HELD_OUT
+    """Ranks measured programs with each model and prints how well: TenSet's top-k score and others, by network.
 
-        networks = network or list(HELD_OUT)
-        models = {name: model_by_name(name) for name in model}
-        programs = GraphStore(store).load(with_features=any(name.startswith("xgb:") for name in model))
-        found = compare(models, programs, networks)
+    A folder in TenSet's layout is extracted first, for this once; extract it to a store to use it again.
+    """
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(), json_alone(json) as write, TemporaryDirectory() as scratch:
+        with StepDisplay("programs") as display:
+            display.status("loading")
+            from tvm_gnn_cost.datasets.store import GraphStore
+            from tvm_gnn_cost.datasets.tenset import is_tenset
+            from tvm_gnn_cost.evaluation.compare import Evaluation, compare, detail_of, model_by_name, summarise, table
+            from tvm_gnn_cost.networks.catalogue import networks_to_test
+
+            with_features = any(name.startswith("xgb:") for name in model)
+            stores = {detail_of(name): GraphStore(store) for name in model}
+            if is_tenset(store):
+                from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
+
+                stores = {detail: GraphStore(Path(scratch) / detail) for detail in stores}
+                options: Any = {"hardware": hardware, "per_store_features": with_features, "progress": display}
+                for detail, made in stores.items():
+                    extract_tenset(store, made, detail=detail, **options)
+            programs = {detail: made.load(with_features=with_features) for detail, made in stores.items()}
+        known = next(iter(programs.values())).networks
+        networks = network or networks_to_test(known)
+        found: dict[str, Evaluation] = {}
+        for name in model:
+            found |= compare({name: model_by_name(name)}, programs[detail_of(name)], networks)
         summaries = {name: summarise([evaluation.metrics]) for name, evaluation in found.items()}
         console.print(table(", ".join(networks), summaries))
         write(

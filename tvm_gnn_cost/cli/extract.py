@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone
+from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone
 
 
 class DetailOption(StrEnum):
@@ -19,13 +19,16 @@ class DetailOption(StrEnum):
 
 
 def extract(
-    collection: Annotated[Path, typer.Argument(help="A MetaSchedule database's folder: what collect or tune wrote.")],
+    collection: Annotated[
+        Path, typer.Argument(help="A MetaSchedule database's folder (what collect or tune wrote), or TenSet's layout.")
+    ],
     store: Annotated[Path, typer.Argument(help="The graph store's folder; the same one resumes.")],
     detail: Annotated[
         DetailOption, typer.Option(help="statements is what the gnn preset reads, tree what tpgnn reads.")
     ] = DetailOption.statements,
     features: Annotated[bool, typer.Option(help="Also TVM's own features, which the XGBoost baseline needs.")] = True,
-    json: JsonOption = False,
+    hardware: HardwareOption = None,
+    json: JsonOption = None,
 ) -> None:
     """Turns measured programs into graphs, in a store that train and evaluate read.
 
@@ -36,12 +39,18 @@ def extract(
     with exit_codes(f"run the same command to go on from {store}"), json_alone(json) as write:
         with StepDisplay("programs") as display:
             display.status("loading TVM")
-            from tvm_gnn_cost.datasets.extract import extract_collection
             from tvm_gnn_cost.datasets.store import GraphStore
+            from tvm_gnn_cost.datasets.tenset import is_tenset
 
-            done = extract_collection(
-                collection, GraphStore(store), detail=detail.value, per_store_features=features, progress=display
-            )
+            options: Any = {"detail": detail.value, "per_store_features": features, "progress": display}
+            if is_tenset(collection):
+                from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
+
+                done = extract_tenset(collection, GraphStore(store), hardware=hardware, **options)
+            else:
+                from tvm_gnn_cost.datasets.extract import extract_collection
+
+                done = extract_collection(collection, GraphStore(store), **options)
         for problem in done.problems[:20]:
             console.print(f"left out: {problem}", markup=False, soft_wrap=True)
         if len(done.problems) > 20:

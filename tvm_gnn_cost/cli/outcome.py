@@ -7,10 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+from tvm_gnn_cost.which_tvm import WrongTVM, need
 
 #: For progress and tables; what a script reads goes to stdout. A stream of its own, because a search sends what
 #: TVM prints to stderr into a file.
@@ -20,7 +23,15 @@ console = Console(
     quiet=os.environ.get("LOCAL_RANK", "0") != "0",
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - is stdout, for it alone."),
+]
+
+HardwareOption = Annotated[
+    str | None,
+    typer.Option(help="In TenSet's layout, the folder of measure_records; not needed where there is only one."),
+]
 
 
 @contextmanager
@@ -35,10 +46,10 @@ def exit_codes(how_to_resume: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         console.print(f"interrupted; {how_to_resume}" if how_to_resume else "interrupted", markup=False)
         raise typer.Exit(130) from None
-    except ModuleNotFoundError as error:
-        if error.name != "tvm":
+    except ImportError as error:
+        if not isinstance(error, WrongTVM) and (error.name or "").partition(".")[0] != "tvm":
             raise
-        console.print(r"failed: TVM is not installed; pip install 'tvm-gnn-cost\[tvm]'", soft_wrap=True)
+        console.print(f"failed: {_wrong_tvm(error)}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
     except (ValueError, OSError) as error:
         console.print(f"error: {error}", markup=False, soft_wrap=True)
@@ -48,14 +59,30 @@ def exit_codes(how_to_resume: str = "") -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-@contextmanager
-def json_alone(wanted: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Keeps stdout for one JSON object: whatever else is printed meanwhile, by C++ too, goes to stderr.
+def _wrong_tvm(error: ImportError) -> ImportError:
+    """What is said of a missing part of TVM; all that is not of Ansor needs today's."""
+    try:
+        need("s_tir")
+    except WrongTVM as wrong:
+        return error if isinstance(error, WrongTVM) else wrong
+    return error
 
-    Yields the function that prints the object; it does nothing unless ``wanted``.
+
+@contextmanager
+def json_alone(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Writes a command's result as JSON.
+
+    Where that goes to stdout, whatever else is printed meanwhile, by C++ too, goes to stderr.
+    Yields the function that writes the object; it does nothing where there is no ``path``.
     """
-    if not wanted or console.quiet:
+    if path is None or console.quiet:
         yield lambda _result: None
+        return
+    if str(path) != "-":
+        # Found out now and not after hours of work.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        yield lambda result: _write_file(path, result)
         return
     sys.stdout.flush()
     stdout = os.dup(1)
@@ -70,3 +97,7 @@ def json_alone(wanted: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
         sys.stdout.flush()
         os.dup2(stdout, 1)
         os.close(stdout)
+
+
+def _write_file(path: Path, result: dict[str, Any]) -> None:
+    path.write_text(json.dumps(result, indent=1) + "\n")

@@ -12,7 +12,7 @@ from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone
 
 def report(
     work_dir: Annotated[Path, typer.Argument(help="The work directory of a tuning run, finished or not.")],
-    json: JsonOption = False,
+    json: JsonOption = None,
 ) -> None:
     """Writes report.html of a tuning run again and prints its tables; nothing is measured, TVM is not needed."""
     from tvm_gnn_cost.cli.display import print_tuning

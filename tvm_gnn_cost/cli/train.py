@@ -42,7 +42,7 @@ def train(
     accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
     devices: Annotated[int, typer.Option(min=1, help="With several, Lightning's DDP.")] = 1,
     start: Annotated[Path | None, typer.Option(help="A checkpoint to go on training from.")] = None,
-    json: JsonOption = False,
+    json: JsonOption = None,
 ) -> None:
     """Trains a cost model on a graph store. Interrupted, the same command goes on at the last epoch."""
     from tvm_gnn_cost.cli.display import StepDisplay
@@ -54,13 +54,13 @@ def train(
 
             from tvm_gnn_cost.datasets.store import GraphStore
             from tvm_gnn_cost.models.topk_gnn import PRESETS
-            from tvm_gnn_cost.networks.catalogue import HELD_OUT
+            from tvm_gnn_cost.networks.catalogue import networks_to_test
             from tvm_gnn_cost.training.checkpoint import Checkpoint
             from tvm_gnn_cost.training.fit import PRESET_SETTINGS
             from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
             programs = GraphStore(store).load(with_features=model is ModelOption.xgb)
-            parts = split_programs(programs, held_out or list(HELD_OUT), seed)
+            parts = split_programs(programs, held_out or networks_to_test(programs.networks), seed)
             if model is ModelOption.xgb:
                 display.status("training")
                 train_xgb(programs, parts, seed).save(output)
@@ -91,7 +91,7 @@ def embed(
     picture: Annotated[Path, typer.Argument(help="Where the 2-D picture of the node types goes (.png or .svg).")],
     dim: Annotated[int, typer.Option(min=2, help="Length of a vector.")] = 16,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    json: JsonOption = False,
+    json: JsonOption = None,
 ) -> None:
     """Trains FastText's node type vectors alone and draws them; 'train' does it by itself."""
     with exit_codes(), json_alone(json) as write:

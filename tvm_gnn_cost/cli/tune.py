@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,39 +11,60 @@ import typer
 from tvm_gnn_cost.cli.outcome import JsonOption, exit_codes, json_alone
 
 
+class SchedulerOption(StrEnum):
+    """What ``--scheduler`` takes."""
+
+    meta_schedule = "meta-schedule"
+    auto_scheduler = "auto-scheduler"
+
+
 def tune(
     network: Annotated[
-        str, typer.Argument(help="resnet-18, mobilenet-v1, mobilenet-v2, inception-v3, or any other workload.")
+        str,
+        typer.Option(
+            help="resnet-18, mobilenet-v1, mobilenet-v2, inception-v3 or any other workload; for auto-scheduler "
+            "resnet-18, mobilenet, inception-v3."
+        ),
     ] = "resnet-18",
+    scheduler: Annotated[
+        SchedulerOption, typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make ansor).")
+    ] = SchedulerOption.meta_schedule,
     trials: Annotated[int, typer.Option(min=1, help="Programs to measure in all, over all of its tasks.")] = 576,
     cost_model: Annotated[
         str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, or the path of a checkpoint.")
     ] = "gnn",
     work_dir: Annotated[
         Path | None,
-        typer.Option(help="Where everything is kept; the same one resumes. [default: work/NETWORK-COST_MODEL]"),
+        typer.Option(
+            help="Where everything is kept; the same one resumes. [default: work/NETWORK-COST_MODEL, with "
+            "auto-scheduler- before it for that]"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Programs measured at a time.")] = 16,
     population: Annotated[int, typer.Option(min=8, help="Candidates that the evolutionary search keeps.")] = 128,
-    json: JsonOption = False,
+    json: JsonOption = None,
 ) -> None:
     """Tunes a network on this CPU, compares it end to end with the untuned one, and writes report.html.
 
-    It measures TVM's default schedules, searches for better ones with MetaSchedule and the cost model, compiles the
-    network both ways, compares the outputs with PyTorch's and times both. Ctrl-C is safe at any time: the same
-    command goes on where it stopped.
+    It measures TVM's default schedules, searches for better ones with MetaSchedule or Ansor and the cost model,
+    compiles the network both ways, compares the outputs (with PyTorch's; with Ansor, with each other) and times both.
+    Ctrl-C is safe at any time: the same command goes on where it stopped.
     """
     from tvm_gnn_cost.cli.display import TuneDisplay, print_tuning
 
-    folder = work_dir or Path("work") / f"{network}-{Path(cost_model).stem}".replace("/", "-")
+    prefix = "" if scheduler is SchedulerOption.meta_schedule else f"{scheduler.value}-"
+    folder = work_dir or Path("work") / f"{prefix}{network}-{Path(cost_model).stem}".replace("/", "-")
     with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
         with TuneDisplay(trials) as display:
             display.status("loading TVM")
             from tvm_gnn_cost.evaluation.report import write_report
-            from tvm_gnn_cost.tuning import tune as tuning
 
-            result = tuning.tune(
+            if scheduler is SchedulerOption.auto_scheduler:
+                from tvm_gnn_cost.tuning.tune_auto_scheduler import tune as tune_network
+            else:
+                from tvm_gnn_cost.tuning.tune import tune as tune_network
+            result = tune_network(
                 network, trials, cost_model, folder, seed=seed, batch=batch, population=population, progress=display
             )
         page = write_report(folder)

@@ -82,6 +82,11 @@ class MeasuredPrograms:
             ratio = best[self.task] / self.latency
         return np.where(np.isfinite(self.latency), ratio, 0.0).astype(np.float32)
 
+    @property
+    def networks(self) -> set[str]:
+        """The networks that any task occurs in."""
+        return {network for task in self.tasks for network in task.weights}
+
     def select(self, programs: npt.NDArray[np.int64]) -> MeasuredPrograms:
         """The given programs in the given order; tasks that no longer occur are dropped."""
         used, task = np.unique(self.task[programs], return_inverse=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.which_tvm import need
 
 #: Everything that a task's pickle may name. Nothing of it does more than to make an object out of data.
 ALLOWED = frozenset(
@@ -145,8 +146,10 @@ def read_tenset(folder: Path, hardware: str | None = None) -> TensetFolder:
 
     Raises:
         FileNotFoundError: a part of the layout is missing.
+        WrongTVM: the installed TVM has no ``auto_scheduler``.
         ValueError: a pickle is refused or damaged, or ``hardware`` must be chosen.
     """
+    need("auto_scheduler")
     info = folder / "network_info"
     if not (info / "all_tasks.pkl").is_file():
         raise FileNotFoundError(f"{folder} is no folder in TenSet's layout: it has no network_info/all_tasks.pkl")

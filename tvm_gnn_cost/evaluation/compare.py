@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
+from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 
 if TYPE_CHECKING:
@@ -86,6 +87,17 @@ def saved_xgb(path: Path) -> Model:
     trees = boosted_trees()
     trees.load(path)
     return trained_xgb(trees)
+
+
+def detail_of(name: str) -> Detail:
+    """The detail of the graphs that a model reads, by the name of :func:`model_by_name`; any will do for a baseline.
+
+    Raises:
+        ValueError: it is neither a baseline nor a checkpoint.
+    """
+    if name in ("random", "constant", "node-count") or name.startswith("xgb:"):
+        return "statements"
+    return Checkpoint.load(Path(name)).config.detail
 
 
 def model_by_name(name: str) -> Model:

@@ -112,9 +112,10 @@ def _end_to_end(result: TuneResult) -> TableContent:
     assert result.end_to_end is not None
     compared = result.end_to_end
     before, after = median(compared.untuned), median(compared.tuned)
+    reference = "PyTorch" if result.settings.scheduler == "meta-schedule" else "the untuned network"
     return TableContent(
         f"{result.settings.network}, end to end",
-        ("network", "median latency", "fastest", "slowest", "speed-up", "difference from PyTorch"),
+        ("network", "median latency", "fastest", "slowest", "speed-up", f"difference from {reference}"),
         [
             _network_row("untuned", compared.untuned, "", compared.untuned_difference),
             _network_row("tuned", compared.tuned, _ratio(before, after), compared.tuned_difference),
@@ -147,6 +148,7 @@ def _time(result: TuneResult) -> TableContent:
 def _settings(result: TuneResult) -> TableContent:
     settings = result.settings
     rows = [
+        ("scheduler", settings.scheduler),
         ("network", settings.network),
         ("cost model", settings.cost_model),
         ("trials", str(settings.trials)),

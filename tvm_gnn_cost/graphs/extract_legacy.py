@@ -26,9 +26,9 @@ def extract_states(
     threads: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> ProgramGraphs:
-    """Graphs of states of one ``ComputeDAG``: their steps replayed, lowered to TensorIR and simplified.
+    """Graphs of states of one ``ComputeDAG``: their steps replayed and lowered to TensorIR, not simplified.
 
-    That is the form that ``auto_scheduler`` takes its own features from, before loops are unrolled and vectorized.
+    ``auto_scheduler`` starts its own features from the same form, before loops are unrolled and vectorized.
 
     Args:
         dag: What the states' steps apply to.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import xgboost
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.which_tvm import has
 
 if TYPE_CHECKING:
     from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def boosted_trees(seed: int = 0) -> BoostedTrees | AutoSchedulerTrees:
     """The XGBoost cost model of the installed TVM: ``auto_scheduler``'s where it has that, or MetaSchedule's."""
-    if importlib.util.find_spec("tvm") and importlib.util.find_spec("tvm.auto_scheduler"):
+    if has("auto_scheduler"):
         from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
 
         return AutoSchedulerTrees(seed)

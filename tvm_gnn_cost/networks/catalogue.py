@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import nn
 
@@ -18,6 +18,9 @@ TUNED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 #: The networks whose tasks only ever test a model.
 HELD_OUT = ("resnet-18", "mobilenet-v2", "inception-v3")
+
+#: The same for measured programs in TenSet's layout, by the names that TenSet gives them.
+TENSET_HELD_OUT = ("resnet_18", "mobilenet", "inception_v3")
 
 #: The networks whose tasks train a model. Their images are smaller than usual: more shapes, shorter measurements.
 TRAINING: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -37,6 +40,22 @@ TRAINING: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp-mixer": (sequence.mlp_mixer, (1, 196, 320)),
     "perceptron": (sequence.perceptron, (16, 784)),
 }
+
+
+def networks_to_test(known: Iterable[str]) -> list[str]:
+    """Those of the networks that only test a model, ours or TenSet's, that are among the known ones.
+
+    Raises:
+        ValueError: none is.
+    """
+    names = set(known)
+    found = [name for name in (*HELD_OUT, *TENSET_HELD_OUT) if name in names]
+    if not found:
+        raise ValueError(
+            f"none of the usual test networks ({', '.join((*HELD_OUT, *TENSET_HELD_OUT))}) occurs in the data; "
+            f"choose among its networks: {', '.join(sorted(names)) or 'none'}"
+        )
+    return found
 
 
 def workload(name: str) -> tuple[nn.Module, tuple[int, ...]]:

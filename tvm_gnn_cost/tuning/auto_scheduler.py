@@ -9,14 +9,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tvm import auto_scheduler
-from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
 
 from tvm_gnn_cost.graphs.extract_legacy import extract_states
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.training.checkpoint import DEFAULT_AUTO_SCHEDULER
 from tvm_gnn_cost.tuning.online import OnlineSettings
 from tvm_gnn_cost.tuning.search_model import SearchModel
+from tvm_gnn_cost.which_tvm import need
+
+try:
+    from tvm import auto_scheduler
+    from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
+except ImportError:
+    need("auto_scheduler")
+    raise
 
 
 class GNNCostModel(PythonBasedModel):  # type: ignore[misc]

@@ -7,7 +7,7 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.measuring.local import machine_to_itself
+from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.networks.relax import Network
 from tvm_gnn_cost.tuning.result import EndToEnd
 

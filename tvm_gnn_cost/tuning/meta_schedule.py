@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tvm.ir.utils import derived_object
-from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.graphs.extract import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
@@ -17,6 +15,14 @@ from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.training.checkpoint import DEFAULT
 from tvm_gnn_cost.tuning.online import OnlineSettings
 from tvm_gnn_cost.tuning.search_model import SearchModel
+from tvm_gnn_cost.which_tvm import need
+
+try:
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+except ImportError:
+    need("s_tir")
+    raise
 
 
 @derived_object

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from tvm_gnn_cost.measuring.machine import describe_machine
 
 #: Where in the work directory the result is.
 FILE_NAME = "tuning.json"
@@ -37,6 +42,7 @@ class Settings:
         target: TVM's target, as JSON.
         batch: Programs measured at a time.
         population: Candidates that the evolutionary search keeps.
+        scheduler: ``meta-schedule`` or ``auto-scheduler``.
     """
 
     network: str
@@ -46,6 +52,7 @@ class Settings:
     target: str
     batch: int
     population: int
+    scheduler: str = "meta-schedule"
 
 
 @dataclass
@@ -90,7 +97,11 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """The whole network: seconds of each repeat; largest difference from PyTorch relative to its largest output."""
+    """The whole network: seconds of each repeat, and the largest difference of its output from the reference's.
+
+    The difference is relative to the reference's largest output. The reference is PyTorch with MetaSchedule, and the
+    untuned network itself with ``auto_scheduler``.
+    """
 
     untuned: list[float]
     tuned: list[float]
@@ -172,3 +183,33 @@ def load_result(work_dir: Path) -> TuneResult:
         raise ValueError(
             f"{path} is not a tuning result ({error!r}); remove the file to tune again from its database"
         ) from error
+
+
+def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[str]) -> TuneResult:
+    """The result so far in a work directory, or an empty one.
+
+    Args:
+        settings: What is asked for now.
+        work_dir: The directory.
+        records: The file in it that holds measure records.
+        packages: Whose versions belong to the result.
+
+    Raises:
+        ValueError: the directory belongs to other settings, or holds records without a result.
+    """
+    if not (work_dir / FILE_NAME).exists():
+        if (work_dir / records).exists():
+            raise ValueError(f"{work_dir} holds {records} but no {FILE_NAME}; choose another directory")
+        versions = {name: version(name) for name in packages}
+        return TuneResult(settings, describe_machine(), versions, datetime.date.today().isoformat())
+    result = load_result(work_dir)
+    for name in ("scheduler", "network", "cost_model", "seed", "target", "batch", "population"):
+        there, asked = getattr(result.settings, name), getattr(settings, name)
+        if there != asked:
+            raise ValueError(
+                f"{work_dir} was tuned with {name.replace('_', ' ')} {there}, not {asked}; "
+                "choose another work directory or remove that one"
+            )
+    if settings.trials > result.searched:
+        result.settings = settings
+    return result

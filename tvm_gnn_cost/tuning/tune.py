@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +13,10 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
-from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
+from tvm_gnn_cost.tuning.interrupt import interruptible
 from tvm_gnn_cost.tuning.progress import Follower, Guard, Progress, follow_logs, quiet_console
 from tvm_gnn_cost.tuning.records import (
     RECORDS,
@@ -32,7 +27,7 @@ from tvm_gnn_cost.tuning.records import (
     records_by_task,
     winners,
 )
-from tvm_gnn_cost.tuning.result import FILE_NAME, CurvePoint, Settings, TaskResult, TuneResult, load_result
+from tvm_gnn_cost.tuning.result import CurvePoint, Settings, TaskResult, TuneResult, resume
 from tvm_gnn_cost.tuning.scheduler import EagerGradient
 
 
@@ -69,10 +64,10 @@ def tune(
     """
     target = local_target()
     settings = Settings(network, trials, cost_model, seed, str(target), batch, population)
-    result = _resume(settings, work_dir)
+    result = resume(settings, work_dir, RECORDS, ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost"))
     if result.finished:
         return result
-    with _interruptible() as interrupted:
+    with interruptible() as interrupted:
         _run(result, work_dir, target, progress, interrupted)
     return result
 
@@ -92,31 +87,6 @@ def make_cost_model(name: str, seed: int) -> Any:
     from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 
     return GNNCostModel() if name == "gnn" else GNNCostModel(name)
-
-
-def _resume(settings: Settings, work_dir: Path) -> TuneResult:
-    """The result so far in ``work_dir``, or an empty one."""
-    new = TuneResult(
-        settings,
-        describe_machine(),
-        {name: version(name) for name in ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost")},
-        datetime.date.today().isoformat(),
-    )
-    if not (work_dir / FILE_NAME).exists():
-        if (work_dir / RECORDS).exists():
-            raise ValueError(f"{work_dir} holds a MetaSchedule database but no {FILE_NAME}; choose another directory")
-        return new
-    result = load_result(work_dir)
-    for name in ("network", "cost_model", "seed", "target", "batch", "population"):
-        there, asked = getattr(result.settings, name), getattr(settings, name)
-        if there != asked:
-            raise ValueError(
-                f"{work_dir} was tuned with {name.replace('_', ' ')} {there}, not {asked}; "
-                "choose another work directory or remove that one"
-            )
-    if settings.trials > result.searched:
-        result.settings = settings
-    return result
 
 
 def _run(
@@ -228,36 +198,6 @@ def _search(
         finally:
             follower.account()
             result.save(work_dir)
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ends a search at its next measured batch when Ctrl-C is pressed, and at once when it is pressed again.
-
-    A KeyboardInterrupt that is raised wherever Python happens to be inside TVM's C++ code comes out as a RuntimeError,
-    gets lost, or crashes the interpreter; :class:`Guard` raises its own in a place that TVM expects.
-
-    Yields a function that tells whether Ctrl-C was pressed.
-    """
-    pressed = threading.Event()
-
-    def handler(_signal: int, _frame: Any) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
-
-    # Python lets only the main thread set handlers, and only there does a Ctrl-C arrive.
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, handler) if in_main_thread else None
-    try:
-        yield pressed.is_set
-    except Exception:
-        if pressed.is_set():
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        if in_main_thread:
-            signal.signal(signal.SIGINT, before)
 
 
 def _learn(model: Any, contexts: Sequence[Any], by_task: Sequence[Sequence[Any]]) -> None:
