@@ -22,7 +22,7 @@ from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.training.fit import PRESET_SETTINGS
+from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
 #: The bare tree, then each group of node values added to it alone, then all together (the default model).
@@ -68,7 +68,8 @@ def train_model(
         return simple[name]()
     preset = _preset(name)
     config = replace(PRESETS[preset], groups=ABLATIONS.get(name, PRESETS[preset].groups))
-    settings = replace(PRESET_SETTINGS[preset], seed=seed)
+    train_tasks = len(np.unique(programs.task[parts.train]))
+    settings = replace(preset_settings(preset, train_tasks), seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs)
     return compare.gnn(train_gnn(programs, parts, config, settings, folder))

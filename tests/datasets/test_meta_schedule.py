@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tvm_gnn_cost.datasets.meta_schedule import drop_broken_last_line, read_collection
+from tvm_gnn_cost.datasets.meta_schedule import read_collection
+from tvm_gnn_cost.datasets.records import drop_broken_last_line
 
 from .small_database import PROGRAMS_PER_TASK, Database, write_lines
 

@@ -11,7 +11,7 @@ from tests import synthetic
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-from tvm_gnn_cost.training.fit import FitSettings, TaskBatches, fit, new_checkpoint
+from tvm_gnn_cost.training.fit import PRESET_SETTINGS, FitSettings, TaskBatches, fit, new_checkpoint, preset_settings
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
 SETTINGS = FitSettings(epochs=40, patience=40, tasks_per_batch=2, learning_rate=5e-3)
@@ -119,3 +119,10 @@ def test_training_on_nothing_is_refused(tmp_path: Path) -> None:
     start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
     with pytest.raises(ValueError, match="at least one program"):
         fit(start, programs, programs.select(np.zeros(0, np.int64)), SETTINGS, tmp_path)
+
+
+def test_few_tasks_are_trained_on_for_more_epochs():
+    many, few = preset_settings("gnn", 400), preset_settings("gnn", 80)
+    assert many == PRESET_SETTINGS["gnn"]
+    assert (few.epochs, few.patience) == (48, 29)
+    assert few.epochs * 10 == 480

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,14 @@ JsonOption = Annotated[
     Path | None,
     typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - is stdout, for it alone."),
 ]
+
+
+class SchedulerOption(StrEnum):
+    """What ``--scheduler`` takes."""
+
+    meta_schedule = "meta-schedule"
+    auto_scheduler = "auto-scheduler"
+
 
 HardwareOption = Annotated[
     str | None,

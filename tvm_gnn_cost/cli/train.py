@@ -52,11 +52,13 @@ def train(
             display.status("loading")
             from dataclasses import replace
 
+            import numpy as np
+
             from tvm_gnn_cost.datasets.store import GraphStore
             from tvm_gnn_cost.models.topk_gnn import PRESETS
             from tvm_gnn_cost.networks.catalogue import networks_to_test
             from tvm_gnn_cost.training.checkpoint import Checkpoint
-            from tvm_gnn_cost.training.fit import PRESET_SETTINGS
+            from tvm_gnn_cost.training.fit import preset_settings
             from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
             programs = GraphStore(store).load(with_features=model is ModelOption.xgb)
@@ -68,7 +70,7 @@ def train(
             else:
                 given: dict[str, Any] = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
                 settings = replace(
-                    PRESET_SETTINGS[model.value],
+                    preset_settings(model.value, len(np.unique(programs.task[parts.train]))),
                     seed=seed,
                     accelerator=accelerator,
                     devices=devices,

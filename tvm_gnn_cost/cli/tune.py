@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, exit_codes, json_alone
-
-
-class SchedulerOption(StrEnum):
-    """What ``--scheduler`` takes."""
-
-    meta_schedule = "meta-schedule"
-    auto_scheduler = "auto-scheduler"
+from tvm_gnn_cost.cli.outcome import JsonOption, SchedulerOption, exit_codes, json_alone
 
 
 def tune(
@@ -23,7 +15,7 @@ def tune(
         str,
         typer.Option(
             help="resnet-18, mobilenet-v1, mobilenet-v2, inception-v3 or any other workload; for auto-scheduler "
-            "resnet-18, mobilenet, inception-v3."
+            "resnet-18, mobilenet, inception-v3 or mlp."
         ),
     ] = "resnet-18",
     scheduler: Annotated[

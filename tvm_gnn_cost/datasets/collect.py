@@ -14,12 +14,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS, drop_broken_last_line
+from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS
+from tvm_gnn_cost.datasets.records import CollectProgress, drop_broken_last_line
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
 from tvm_gnn_cost.measuring.machine import describe_machine
@@ -60,20 +61,7 @@ class Task:
     weights: dict[str, int] = field(default_factory=dict)
 
 
-class Progress(Protocol):
-    """Told of every step; the command line draws it."""
-
-    def found(self, workload: str, new_tasks: int) -> None:
-        """The tasks of a workload are known."""
-
-    def measured(self, valid: int, failed: int) -> None:
-        """Programs were measured."""
-
-    def finished(self, task: str) -> None:
-        """A task has all of its programs, now or from an earlier run."""
-
-
-def collect(plan: Plan, folder: Path, progress: Progress) -> None:
+def collect(plan: Plan, folder: Path, progress: CollectProgress) -> None:
     """Measures what is still missing in ``folder``; call it again after an interruption to go on.
 
     Raises:
@@ -132,7 +120,7 @@ class _Collector:
     """Samples, builds, runs and records the programs of a few tasks at a time."""
 
     def __init__(
-        self, plan: Plan, target: tvm.target.Target, database: ms.Database, folder: Path, progress: Progress
+        self, plan: Plan, target: tvm.target.Target, database: ms.Database, folder: Path, progress: CollectProgress
     ) -> None:
         self.plan, self.target, self.database, self.progress = plan, target, database, progress
         self.sidecar = folder / "measurements.jsonl"
@@ -251,7 +239,7 @@ class _Guide:
         return found
 
 
-def _find_tasks(plan: Plan, target: tvm.target.Target, folder: Path, progress: Progress) -> list[Task]:
+def _find_tasks(plan: Plan, target: tvm.target.Target, folder: Path, progress: CollectProgress) -> list[Task]:
     """The distinct tasks of the plan's workloads; written to ``tasks.jsonl`` together with those known before."""
     path = folder / "tasks.jsonl"
     known: dict[str, dict[str, Any]] = {}

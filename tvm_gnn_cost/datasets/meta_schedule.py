@@ -248,11 +248,3 @@ def _card(folder: Path, problems: list[Problem]) -> dict[str, Any]:
 
 def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
-
-
-def drop_broken_last_line(path: Path) -> None:
-    """A process that was killed while it wrote leaves half a line, and MetaSchedule refuses such a file."""
-    if path.exists():
-        text = path.read_bytes()
-        if text and not text.endswith(b"\n"):
-            path.write_bytes(text[: text.rfind(b"\n") + 1])

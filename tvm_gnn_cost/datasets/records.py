@@ -51,3 +51,24 @@ def last_line(error: Exception) -> str:
     """What an error of TVM's says below its traceback."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__
+
+
+class CollectProgress(Protocol):
+    """Told of every step; the command line draws it."""
+
+    def found(self, workload: str, new_tasks: int) -> None:
+        """The tasks of a workload are known."""
+
+    def measured(self, valid: int, failed: int) -> None:
+        """Programs were measured."""
+
+    def finished(self, task: str) -> None:
+        """A task has all of its programs, now or from an earlier run."""
+
+
+def drop_broken_last_line(path: Path) -> None:
+    """A process that was killed while it wrote leaves half a line, and TVM refuses such a file."""
+    if path.exists():
+        text = path.read_bytes()
+        if text and not text.endswith(b"\n"):
+            path.write_bytes(text[: text.rfind(b"\n") + 1])

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import tvm
 from tvm import auto_scheduler, relay
+from tvm.target import Target
 
-#: What each network is made with; images are NHWC, which Ansor's sketches are written for.
+from tvm_gnn_cost.networks.te_operators import te_operator
+
+#: What each network is made with; images are NHWC, which Ansor's sketches are written for. Where a
+#: network has no such choice, its convolutions are converted.
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "resnet-18": ("resnet", {"num_layers": 18, "image_shape": (224, 224, 3), "layout": "NHWC"}),
     "mobilenet": ("mobilenet", {"image_shape": (224, 224, 3), "layout": "NHWC"}),
-    # It knows no other layout; its convolutions are converted.
     "inception-v3": ("inception_v3", {"image_shape": (3, 299, 299)}),
+    "mlp": ("mlp", {"image_shape": (1, 28, 28)}),
+    "resnet-34": ("resnet", {"num_layers": 34, "image_shape": (240, 240, 3), "layout": "NHWC"}),
+    "resnet-50": ("resnet", {"num_layers": 50, "image_shape": (192, 192, 3), "layout": "NHWC"}),
+    "vgg-16": ("vgg", {"num_layers": 16, "image_shape": (3, 160, 160)}),
+    "squeezenet-v1.1": ("squeezenet", {"version": "1.1", "image_shape": (3, 224, 224)}),
+    "densenet-121": ("densenet", {"image_shape": (3, 224, 224)}),
+    "dqn": ("dqn", {"image_shape": (4, 84, 84)}),
 }
+
+#: Those whose tasks train models; the first three of ``NETWORKS`` only ever test one.
+TRAINING = ("mlp", "resnet-34", "resnet-50", "vgg-16", "squeezenet-v1.1", "densenet-121", "dqn")
+HELD_OUT = ("resnet-18", "mobilenet", "inception-v3")
 
 
 @dataclass(frozen=True)
@@ -61,25 +76,40 @@ def load_relay_network(name: str) -> RelayNetwork:
     return RelayNetwork(name, mod, params, example)
 
 
-def local_target() -> tvm.target.Target:
-    """The LLVM target of this machine."""
-    cpu: Callable[[], str] = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True) or (lambda: "")
-    return tvm.target.Target(f"llvm -mcpu={cpu()}" if cpu() else "llvm")
+def local_target() -> Target:
+    """The LLVM target of this machine: its cores, and AVX2 where it has that (LLVM 10 knows no later processors)."""
+    cpuinfo = Path("/proc/cpuinfo")
+    has_avx2 = cpuinfo.exists() and " avx2 " in cpuinfo.read_text()
+    return Target(f"llvm {'-mcpu=core-avx2 ' if has_avx2 else ''}-num-cores={psutil.cpu_count(logical=False)}")
 
 
-def extract_relay_tasks(
-    network: RelayNetwork, target: tvm.target.Target
-) -> tuple[list[auto_scheduler.SearchTask], list[int]]:
+def plain_task(workload_key: str, target: Target, desc: str = "") -> auto_scheduler.SearchTask:
+    """The task of a registered workload, with the layouts of its weights as they are.
+
+    With any other layout option, every program with a dense weight fails to build in TVM 0.17.
+    """
+    plain = auto_scheduler.LayoutRewriteOption.NO_REWRITE
+    return auto_scheduler.SearchTask(workload_key=workload_key, target=target, layout_rewrite_option=plain, desc=desc)
+
+
+def extract_relay_tasks(network: RelayNetwork, target: Target) -> tuple[list[auto_scheduler.SearchTask], list[int]]:
     """The distinct tuning tasks of a network, and how often each occurs in it."""
     tasks, weights = auto_scheduler.extract_tasks(network.mod["main"], network.params, target)
-    # With any other layout option, every program with a dense weight fails to build in TVM 0.17.
-    plain = [
-        auto_scheduler.SearchTask(
-            workload_key=task.workload_key,
-            target=target,
-            layout_rewrite_option=auto_scheduler.LayoutRewriteOption.NO_REWRITE,
-            desc=task.desc,
-        )
-        for task in tasks
-    ]
-    return plain, [int(weight) for weight in weights]
+    return [plain_task(task.workload_key, target, task.desc) for task in tasks], [int(weight) for weight in weights]
+
+
+def tasks_of_workload(name: str, target: Target) -> tuple[list[auto_scheduler.SearchTask], list[int]]:
+    """The tasks of a network, or that of an operator ``kind/number``, and how often each occurs.
+
+    Raises:
+        ValueError: there is no such workload.
+    """
+    kind, slash, number = name.partition("/")
+    if not slash:
+        return extract_relay_tasks(load_relay_network(name), target)
+    if not number.isdecimal():
+        raise ValueError(f"unknown workload '{name}'; an operator is KIND/NUMBER")
+    tensors = te_operator(kind, int(number))
+    key = auto_scheduler.ComputeDAG(tensors).workload_key()
+    auto_scheduler.workload_registry.register_workload_tensors(key, tensors)
+    return [plain_task(key, target, name)], [1]

@@ -69,6 +69,18 @@ PRESET_SETTINGS: dict[str, FitSettings] = {
     "tpgnn": FitSettings(loss="huber", epochs=8, patience=8, weight_decay=1e-2, calibrated=False),
 }
 
+#: On few tasks the presets train for more epochs, up to this many steps.
+_LEAST_STEPS = {"gnn": 480, "tpgnn": 200}
+
+
+def preset_settings(preset: str, train_tasks: int) -> FitSettings:
+    """How a preset is trained on so many tasks."""
+    settings = PRESET_SETTINGS[preset]
+    steps = -(-train_tasks // settings.tasks_per_batch)
+    times = max(1.0, _LEAST_STEPS[preset] / (steps * settings.epochs))
+    return replace(settings, epochs=round(settings.epochs * times), patience=round(settings.patience * times))
+
+
 Step = tuple[GraphBatch, Tensor, Tensor, Tensor]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS, drop_broken_last_line
+from tvm_gnn_cost.datasets.meta_schedule import FAILED_RUN_SECS
+from tvm_gnn_cost.datasets.records import drop_broken_last_line
 from tvm_gnn_cost.tuning.result import TuneResult
 
 #: The file in which MetaSchedule's JSONDatabase keeps its records.

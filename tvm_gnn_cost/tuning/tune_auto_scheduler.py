@@ -23,8 +23,9 @@ from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, Settings, TaskResul
 if TYPE_CHECKING:
     from tvm_gnn_cost.tuning.progress import Progress
 
-#: The file of measure records in a work directory.
+#: The files of measure records in a work directory: the search's, and those of the unscheduled programs.
 RECORDS = "records.json"
+UNTUNED = "untuned.json"
 
 _PACKAGES = ("tvm-gnn-cost", "torch", "xgboost")
 
@@ -110,7 +111,7 @@ def _run(
     work_dir.mkdir(parents=True, exist_ok=True)
     if not result.tasks:
         progress.status(f"measuring the unscheduled programs of {len(tasks)} tasks")
-        result.tasks = _measure_untuned(tasks, weights)
+        result.tasks = _measure_untuned(tasks, weights, work_dir / UNTUNED)
         result.curve = [CurvePoint(0, 0.0, result.untuned_latency)]
         result.save(work_dir)
     _count(result, tasks, work_dir / RECORDS)
@@ -125,7 +126,7 @@ def _run(
     result.save(work_dir)
     start = time.perf_counter()
     progress.status("compiling the network with and without the tuned schedules, and timing both")
-    result.end_to_end = compare_end_to_end(loaded, target, work_dir / RECORDS)
+    result.end_to_end = compare_end_to_end(loaded, target, [work_dir / UNTUNED, work_dir / RECORDS])
     result.spend("verification", time.perf_counter() - start)
     result.save(work_dir)
 
@@ -134,8 +135,10 @@ def _runner(timeout_s: int = 20) -> auto_scheduler.LocalRunner:
     return auto_scheduler.LocalRunner(timeout=timeout_s, number=1, repeat=3, min_repeat_ms=30)
 
 
-def _measure_untuned(tasks: Sequence[auto_scheduler.SearchTask], weights: Sequence[int]) -> list[TaskResult]:
-    """Builds and runs each task's program as it is before any schedule."""
+def _measure_untuned(
+    tasks: Sequence[auto_scheduler.SearchTask], weights: Sequence[int], records: Path
+) -> list[TaskResult]:
+    """Builds and runs each task's program as it is before any schedule; a slower one must not replace it."""
     inputs = [MeasureInput(task, task.compute_dag.get_init_state()) for task in tasks]
     built = auto_scheduler.LocalBuilder().build(inputs, 0)
     with machine_to_itself():
@@ -145,6 +148,8 @@ def _measure_untuned(tasks: Sequence[auto_scheduler.SearchTask], weights: Sequen
         if one.error_no != 0:
             raise RuntimeError(f"the unscheduled program of task {task.desc} does not run: {one.error_msg[-300:]}")
         results.append(TaskResult(str(task.desc), weight, _mean(one.costs)))
+    records.unlink(missing_ok=True)
+    auto_scheduler.save_records(str(records), inputs, ran)
     return results
 
 
@@ -289,7 +294,9 @@ def _timed_measurement() -> Iterator[dict[str, float]]:
             tvm.register_func(name, originals[phase], override=True)
 
 
-def compare_end_to_end(network: RelayNetwork, target: tvm.target.Target, records: Path, repeats: int = 5) -> EndToEnd:
+def compare_end_to_end(
+    network: RelayNetwork, target: tvm.target.Target, records: Sequence[Path], repeats: int = 5
+) -> EndToEnd:
     """Times the network with TVM's default schedules and with the best of the records, in turn.
 
     The difference is that of the tuned network's output from the untuned one's, relative to its largest value.
@@ -299,7 +306,7 @@ def compare_end_to_end(network: RelayNetwork, target: tvm.target.Target, records
     # Records are of programs with plain weights: the pass would compile others.
     config = {"relay.backend.use_auto_scheduler": True}
     with (
-        auto_scheduler.ApplyHistoryBest(str(records)),
+        auto_scheduler.ApplyHistoryBest([str(path) for path in records]),
         tvm.transform.PassContext(opt_level=3, config=config, disabled_pass=["AutoSchedulerLayoutRewrite"]),
     ):
         tuned = relay.build(network.mod, target=target, params=network.params)
