@@ -1,0 +1,80 @@
+"""A small collection of Ansor's programs, built and measured on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import auto_scheduler
+
+from tvm_gnn_cost.datasets.collect_tenset import Plan, collect_tenset
+from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.datasets.tenset import parse_record, read_tenset
+from tvm_gnn_cost.networks.te_operators import KINDS, te_operator
+
+PLAN = Plan(("softmax/0", "pooling/1"), random=3, guided=2, min_repeat_ms=1)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.new = self.valid = self.failed = 0
+        self.done: list[str] = []
+
+    def found(self, _workload: str, new_tasks: int) -> None:
+        self.new += new_tasks
+
+    def measured(self, valid: int, failed: int) -> None:
+        self.valid += valid
+        self.failed += failed
+
+    def finished(self, task: str) -> None:
+        self.done.append(task)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_operators_are_tasks_of_different_shapes(kind: str):
+    keys = {auto_scheduler.ComputeDAG(te_operator(kind, number)).workload_key() for number in range(4)}
+    assert len(keys) > 1
+    again = auto_scheduler.ComputeDAG(te_operator(kind, 0)).workload_key()
+    assert again == auto_scheduler.ComputeDAG(te_operator(kind, 0)).workload_key()
+    assert again in keys
+
+
+def test_a_collection_is_resumed_and_read(tmp_path: Path):
+    folder, log = tmp_path / "data", Log()
+    collect_tenset(PLAN, folder, "here", log)
+    assert (log.new, log.valid + log.failed, log.done) == (2, 10, ["softmax/0", "pooling/1"])
+    data = read_tenset(folder)
+    assert len(data.tasks) == len(data.files) == 2
+    lines = [line.text for line in data.lines()]
+    states = [json.dumps(json.loads(text)["i"][1]) for text in lines]
+    assert len(set(states)) == len(states) == 10
+    assert all(0 < min(parse_record(line).run_secs) < 1 for line in data.lines() if not parse_record(line).failure)
+
+    # Killed in the middle of a line: that program alone is measured again.
+    with data.files[0].open("r+") as file:
+        file.truncate(data.files[0].stat().st_size - 20)
+    again = Log()
+    collect_tenset(PLAN, folder, "here", again)
+    assert again.valid + again.failed == 1
+    assert sum(text in lines for text in (line.text for line in read_tenset(folder).lines())) == 9
+
+    store = GraphStore(tmp_path / "store")
+    assert extract_tenset(folder, store, detail="statements", jobs=1).added == 10
+    programs = store.load(with_features=True)
+    assert np.isfinite(programs.latency).sum() == 10 - log.failed
+    assert programs.graphs.errors == {}
+
+    card = folder / "here.card.json"
+    card.write_text(card.read_text().replace('"target": "llvm', '"target": "cuda'))
+    with pytest.raises(ValueError, match=r"choose another --hardware"):
+        collect_tenset(PLAN, folder, "here", Log())
+
+
+@pytest.mark.parametrize("name", ["nosuch", "nosuch/1", "dense/x"])
+def test_an_unknown_workload_is_named(name: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"nosuch|dense/x"):
+        collect_tenset(Plan((name,)), tmp_path / "data", "here", Log())
