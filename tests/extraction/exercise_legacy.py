@@ -1,0 +1,55 @@
+"""Runs the extraction over Ansor's states and bad input; started by ``test_sanitizers_legacy.py``.
+
+Usage: exercise_legacy.py LIBRARY
+"""
+
+from __future__ import annotations
+
+import sys
+
+import tvm
+import tvm_ffi
+from tvm import tir
+
+from tests.graphs.ansor_tasks import broken_state, conv_task, matmul_task, measured_states, sample_states
+
+extension = tvm_ffi.load_module(sys.argv[1])
+LIBRARY = tvm._ffi.base._LIB._name
+
+
+def deep() -> tvm.IRModule:
+    expr: tir.PrimExpr = tir.Var("x", "int32")
+    for _ in range(1500):
+        expr = tir.Add(expr, tir.IntImm("int32", 1))
+    return tvm.IRModule({"main": tir.PrimFunc([], tir.Evaluate(expr))})
+
+
+def address(item: object) -> int:
+    return item.handle.value  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    populations = [(task, sample_states(task, 6)) for task in (matmul_task(), conv_task())]
+    populations += measured_states("inception_v3", tasks=4, states=3)
+    count = 0
+    for task, states in populations:
+        broken = broken_state(task)
+        objects = [getattr(state, "state_object", state) for state in states]
+        everything = [*objects, getattr(broken, "state_object", broken), *objects]
+        for is_tree in (True, False):
+            for threads in (1, 4):
+                handles = tvm_ffi.Array([address(state) for state in everything])
+                *_, errors = extension.extract_legacy(
+                    LIBRARY, address(task.compute_dag), handles, is_tree, threads, True
+                )
+                assert list(errors) == [len(objects)], dict(errors)
+                count += len(everything)
+    bad = [deep(), tvm.IRModule(), populations[0][0].compute_dag]
+    for is_tree in (True, False):
+        *_, errors = extension.extract_legacy(LIBRARY, 0, tvm_ffi.Array([address(b) for b in bad]), is_tree, 2, True)
+        assert len(errors) == len(bad), dict(errors)
+    print(f"{count} states extracted")
+
+
+if __name__ == "__main__":
+    main()
