@@ -118,6 +118,17 @@ def test_broken_lines(text: str, reason: str):
         parse_record(line(text))
 
 
+def test_a_target_that_this_tvm_does_not_know_does_not_matter(small: Path, tmp_path: Path):
+    # As TenSet's own records have it.
+    for path in (small / "measure_records" / "cpu").glob("*.json"):
+        path.write_text(path.read_text().replace("llvm -keys=cpu", "llvm -keys=cpu -link-params=0"))
+    store = GraphStore(tmp_path / "store")
+    done = extract_tenset(small, store, detail="statements", per_store_features=False, jobs=1)
+    assert done.problems == ()
+    assert done.added == 8 * 5
+    assert all("-link-params=0" in task.target for task in store.tasks())
+
+
 class Payload:
     """Pickles as a call that leaves a file behind."""
 

@@ -45,6 +45,7 @@ def collect(
                 groups = {"training": (*relay.TRAINING, *single), "held-out": relay.HELD_OUT}
                 names = tuple(name for workload in workloads for name in groups.get(workload, (workload,)))
                 collect_tenset(Plan(names, random, guided, seed), folder, hardware, display)
+                display.note(f"{folder}: {display.valid} programs measured now, {display.failed} failed")
                 write({"folder": str(folder), **display.counts()})
                 return
             from tvm_gnn_cost.datasets import collect as collecting

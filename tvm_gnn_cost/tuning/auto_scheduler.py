@@ -78,8 +78,15 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         if not Path(file_name).is_file():
             raise ValueError(f"{file_name}: there is no such file of measure records")
         inputs, results = auto_scheduler.RecordReader(file_name).read_lines(n_lines)
-        # A record has no ComputeDAG of its own.
-        self.update([auto_scheduler.measure.recover_measure_input(one) for one in inputs], results)
+        # A record has no ComputeDAG; making one takes long, so each task gets its own once.
+        tasks: dict[str, auto_scheduler.SearchTask] = {}
+        whole = []
+        for one in inputs:
+            key = str(one.task.workload_key)
+            if key not in tasks:
+                tasks[key] = auto_scheduler.measure.recover_measure_input(one).task
+            whole.append(auto_scheduler.MeasureInput(tasks[key], one.state))
+        self.update(whole, results)
 
     def predict(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """float64[n] in [0, 1], higher is faster; 0 for what can't be scored."""

@@ -1,0 +1,79 @@
+"""The commands on a folder in TenSet's layout: extract, train, evaluate."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.graphs.ansor_tasks import DATA, project_data
+
+MAIN = [sys.executable, "-c", "from tvm_gnn_cost.cli import main; main()"]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    command = [*MAIN, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few records of five tasks of ResNet-18 and of ten others."""
+    out = tmp_path_factory.mktemp("tenset") / "data"
+    (out / "measure_records" / "cpu").mkdir(parents=True)
+    shutil.copytree(DATA / "network_info", out / "network_info")
+    data, left = project_data(), {True: 5, False: 10}
+    for path in data.files:
+        first = path.read_text().splitlines()[0]
+        is_test = "resnet_18" in data.weights.get(json.loads(first)["i"][0][0], {})
+        if left[is_test] > 0:
+            left[is_test] -= 1
+            lines = path.read_text().splitlines()[:10]
+            (out / "measure_records" / "cpu" / path.name).write_text("\n".join(lines) + "\n")
+    return out
+
+
+def test_from_records_to_an_evaluation(folder: Path, tmp_path: Path):
+    store, trees, model = tmp_path / "store", tmp_path / "trees.json", tmp_path / "model.safetensors"
+    extracted = run("extract", folder, store, "--json", "-")
+    assert extracted.returncode == 0, extracted.stderr
+    assert json.loads(extracted.stdout) == {"store": str(store), "added": 150, "known": 0, "left_out": 0}
+
+    held_out = ("--held-out", "resnet_18")
+    for options in ((trees, "--model", "xgb"), (model, "--epochs", 1)):
+        trained = run("train", store, *options, *held_out)
+        assert trained.returncode == 0, trained.stderr
+
+    out = tmp_path / "result.json"
+    names = [str(model), f"xgb:{trees}", "random", "constant"]
+    models = [part for name in names for part in ("--model", name)]
+    evaluated = run("evaluate", folder, *models, "--network", "resnet_18", "--json", out)
+    assert evaluated.returncode == 0, evaluated.stderr
+    found = json.loads(out.read_text())
+    assert found["networks"] == ["resnet_18"]
+    assert set(found["models"]) == set(found["tasks"]) == set(names)
+    for name in names:
+        assert {"huber", "rmse", "pairwise_accuracy", "kendall_tau", "top1", "top5"} <= set(found["models"][name])
+        assert len(found["tasks"][name]) == 5
+    assert found["models"]["constant"]["pairwise_accuracy"] == 0.5
+    # The same from the store.
+    stored = run("evaluate", store, *models, "--network", "resnet_18", "--json", "-")
+    assert json.loads(stored.stdout)["models"] == pytest.approx(found["models"])
+
+
+def test_mistakes_get_one_sentence(folder: Path, tmp_path: Path):
+    for arguments, sentence in (
+        (("extract", folder, tmp_path / "a", "--hardware", "t4"), "no folder t4"),
+        (("extract", tmp_path, tmp_path / "a"), "found that of bitblas"),
+        (("evaluate", folder, "--model", "random", "--network", "nosuch"), "nosuch"),
+    ):
+        ran = run(*arguments)
+        assert ran.returncode in (1, 2)
+        assert sentence in ran.stderr.replace("\n", " ")
+        assert "Traceback" not in ran.stderr
