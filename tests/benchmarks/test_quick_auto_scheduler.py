@@ -12,6 +12,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 METRICS = {
     "tenset_accuracy": ("models",),
+    "ansor_search": ("wall_clock_to_xgb_final", "trials_to_xgb_final"),
     "ansor_prediction": ("speedup_over_xgb", "peak_memory_mib"),
 }
 
