@@ -1,7 +1,8 @@
 """Time to score sampled states of Ansor: the GNN, lowering and extraction included, against ``XGBModel.predict``.
 
-Both in turn in one process, on the two heaviest tasks of each of ResNet-18 and MobileNet and one of Inception v3.
-Runs in the environment of ``make ansor``.
+And of it the extraction, against ``auto_scheduler``'s own features of the same states. All in turn in one process, on
+the two heaviest tasks of each of ResNet-18 and MobileNet and one of Inception v3. Runs in the environment of
+``make ansor``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tvm.auto_scheduler.cost_model import XGBModel
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
 from common import TENSET, console, parser, write_result
+from tvm_gnn_cost.datasets.extract_tenset import features_of_states
 from tvm_gnn_cost.datasets.tenset import TensetFolder, read_tenset
 from tvm_gnn_cost.tuning.auto_scheduler import GNNCostModel
 
@@ -71,7 +73,7 @@ def main() -> None:
     data = read_tenset(TENSET)
     gnn = GNNCostModel()
     table = Table(title=f"scoring {count} states", title_justify="left")
-    for column in ("task", "GNN, us a state", "of it extraction", "XGBModel", "speedup"):
+    for column in ("task", "GNN, us a state", "of it extraction", "XGBModel", "its features", "speedup"):
         table.add_column(column, justify="left" if column == "task" else "right")
     rows = []
     for network, tasks in TASKS.items():
@@ -84,24 +86,28 @@ def main() -> None:
             ours = timed(partial(gnn.predict, task, states), repeats)
             extraction = (gnn.search.timings["extraction"] - before["extraction"]) / repeats
             theirs = timed(partial(xgb.predict, task, states), repeats)
+            features = timed(partial(features_of_states, task, states), repeats)
             row: dict[str, Any] = {
                 "task": f"{network}: {task.desc}",
                 "gnn_us": 1e6 * ours / count,
                 "extraction_us": 1e6 * extraction / count,
                 "xgb_us": 1e6 * theirs / count,
+                "features_us": 1e6 * features / count,
                 "speedup": theirs / ours,
             }
             rows.append(row)
-            cells = [f"{row[name]:.0f}" for name in ("gnn_us", "extraction_us", "xgb_us")]
+            cells = [f"{row[name]:.0f}" for name in ("gnn_us", "extraction_us", "xgb_us", "features_us")]
             table.add_row(row["task"], *cells, f"{row['speedup']:.2f}")
     console.print(table)
     speedups = [row["speedup"] for row in rows]
     metrics = {
         "speedup_over_xgb": statistics.median(speedups),
         "speedup_over_xgb_range": [min(speedups), max(speedups)],
+        "speedup_over_per_store_feature": statistics.median(row["features_us"] / row["extraction_us"] for row in rows),
         "tasks": rows,
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+    console.print(f"extraction against its features: {metrics['speedup_over_per_store_feature']:.2f}")
     console.print(f"median speedup {metrics['speedup_over_xgb']:.2f} ({min(speedups):.2f} to {max(speedups):.2f})")
     settings = {"states": count, "repeats": repeats, "quick": arguments.quick}
     write_result(arguments.json, "ansor_prediction", settings, metrics)
