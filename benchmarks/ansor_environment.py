@@ -8,7 +8,6 @@ every function returns an error: that is what a driver without devices does.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -37,11 +36,9 @@ START = (
 
 def has_driver() -> bool:
     """Whether this machine has the CUDA driver."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
+    # Without site: the line of an earlier installation would load the stub under the driver's name.
+    load = [sys.executable, "-S", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]
+    return subprocess.run(load, capture_output=True, check=False).returncode == 0
 
 
 def driver_functions() -> list[str]:

@@ -175,8 +175,10 @@ void Walker::Visit(const TVMFFIObject* object, const Place& place) {
       break;
     }
     case Kind::kSelect:
-      if (!is_tree_ && IsLookUp(object, plan)) return;
-      break;
+      if (!IsLookUp(object, plan)) break;
+      // Neither detail counts what is below.
+      if (is_tree_) VisitChildren(object, plan, id, {place.parent, place.depth, place.nest, true});
+      return;
     default:
       break;
   }

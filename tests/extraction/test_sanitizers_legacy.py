@@ -10,5 +10,5 @@ from tests.extraction.sanitized import HAS_COMPILER, run_sanitized
 
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="needs g++ and its sanitizer libraries")
-def test_extraction_is_clean_under_the_sanitizers(tmp_path: Path):
-    run_sanitized(Path(__file__).parent / "exercise_legacy.py", tmp_path)
+def test_extraction_is_clean_under_the_sanitizers():
+    run_sanitized(Path(__file__).parent / "exercise_legacy.py")

@@ -59,7 +59,7 @@ def check_against_the_tree(mods: list[tvm.IRModule], tree: ProgramGraphs, statem
 
 @pytest.mark.parametrize("network", ["resnet_18", "mobilenet", "inception_v3", "squeezenet_v1.1", "dcgan", ""])
 def test_every_node_of_measured_programs(network: str):
-    found = measured_states(network, tasks=3, states=4)
+    found = measured_states(network, tasks=3, states=2)
     assert found
     for task, states in found:
         mods = [lower(task, state) for state in states]
@@ -130,7 +130,7 @@ def test_both_tvms_have_one_vocabulary():
     names = extract_states(task.compute_dag, sample_states(task, 20), detail="statements").type_names
     known = checkpoint.Checkpoint.load(checkpoint.DEFAULT).vectors.words
     # A schedule of TE has these and no blocks.
-    assert set(names) - set(known) <= {"AttrStmt", "BufferRealize", "And", "LE", "LT"}
+    assert set(names) - set(known) <= {"AttrStmt", "BufferRealize", "And", "GE", "LE", "LT"}
 
 
 def test_bad_input():
