@@ -24,6 +24,7 @@ class OnlineSettings:
     Attributes:
         nodes_per_update: Work of one update, in graph nodes that pass through training. A bound on nodes and not on
             seconds, so that the same seed gives the same search on a busy machine too.
+        steps_per_update: At most so many steps: the first few small programs of a search would be many.
         programs_per_step: Programs in one step, half of them of the task that was just measured.
         buffer_programs: Programs that are kept to learn from.
         learning_rate: AdamW's.
@@ -33,6 +34,7 @@ class OnlineSettings:
     """
 
     nodes_per_update: int = 100_000
+    steps_per_update: int = 256
     programs_per_step: int = 64
     buffer_programs: int = 4096
     learning_rate: float = 5e-4
@@ -122,11 +124,11 @@ class OnlineModel:
         model = self.scorer.model
         pretrained = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.AdamW(model.parameters(), settings.learning_rate, weight_decay=0.0)
-        nodes = 0
+        nodes = steps = 0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             model.train()
-            while nodes < settings.nodes_per_update:
+            while nodes < settings.nodes_per_update and steps < settings.steps_per_update:
                 graphs, target, task = self._draw(names, current, rng)
                 batch = self.scorer.batch(graphs)
                 loss = loss_of(model(batch), torch.from_numpy(target), torch.from_numpy(task))
@@ -137,6 +139,7 @@ class OnlineModel:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 nodes += max(1, int(graphs.node_offsets[-1]))
+                steps += 1
             model.eval()
         if not all(bool(p.isfinite().all()) for p in model.parameters()):
             self._restore_pretrained()
