@@ -18,7 +18,6 @@ using Schema = LegacySchema;
 constexpr size_t kBlockBytes = size_t{1} << 18;
 constexpr int64_t kSlot = sizeof(TVMFFIAny);
 constexpr int64_t kFirstSlot = (sizeof(TVMFFIObject) + 15) / 16 * 16;
-constexpr int kMaxNest = 2 * kMaxDepth + 16;  // as deep as the walker goes
 
 int GetAny(void* field, TVMFFIAny* result) {
   *reinterpret_cast<tvm::ffi::Any*>(result) = *static_cast<tvm::ffi::Any*>(field);
@@ -126,6 +125,35 @@ bool IsLeftOut(const std::string& attribute) {
   return names.count(attribute) > 0;
 }
 
+// An object of the type, zeroed, and counted as held once, so that no one who takes and drops a reference frees it.
+TVMFFIObject* InitObject(char* memory, size_t bytes, int32_t type_index) {
+  std::memset(memory, 0, bytes);
+  auto* object = reinterpret_cast<TVMFFIObject*>(memory);
+  object->type_index = type_index;
+  object->combined_ref_count = (uint64_t{1} << 32) | 1;  // one strong reference, one weak
+  return object;
+}
+
+// The copy of an operator. It is one for the process and its address is never used again, as TVM's own operators' are
+// not: the registry knows operators by their addresses.
+TVMFFIObject* OperatorNamed(const std::string& name) {
+  struct Operator {
+    alignas(16) char memory[kFirstSlot + kSlot];
+    tvm::ffi::Any name;
+  };
+  static std::mutex mutex;
+  static auto* known = new std::map<std::string, Operator>();
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto [entry, is_new] = known->try_emplace(name);
+  auto& [memory, text] = entry->second;
+  if (is_new) {
+    text = tvm::ffi::String(name);
+    auto* object = InitObject(memory, sizeof(memory), Known().operator_type);
+    SlotOf<TVMFFIAny>(object, kFirstSlot) = *reinterpret_cast<const TVMFFIAny*>(&text);
+  }
+  return reinterpret_cast<TVMFFIObject*>(memory);
+}
+
 // A type's attributes, with what the first object of it holds in each: a reference, or something else.
 void ReadAttributes(const LegacyTVM& tvm, void* object, const std::string& key, Schema& schema) {
   schema.mirror_type = RegisterType(key);
@@ -216,10 +244,8 @@ TVMFFIObject* LegacyMirror::CopyObject(void* object, int nest) {
     }
     case Schema::Kind::kFunction: copy = CopyFunction(object, nest); break;
     case Schema::Kind::kOperator: {
-      copy = NewObject(Known().operator_type, kFirstSlot + kSlot);
       const LegacyValue name = tvm_->Attribute(object, "name");
-      texts_.emplace_back(tvm::ffi::String(tvm_->Text(name)));
-      SlotOf<TVMFFIAny>(copy, kFirstSlot) = *reinterpret_cast<const TVMFFIAny*>(&texts_.back());
+      copy = OperatorNamed(tvm_->Text(name));
       break;
     }
     case Schema::Kind::kVariable:
@@ -275,10 +301,8 @@ TVMFFIObject* LegacyMirror::CopyNode(void* object, const LegacySchema& schema, i
     } else if (value.code == kLegacyFloat) {
       slot.type_index = kTVMFFIFloat;
       slot.v_float64 = value.cell.v_float64;
-    } else if (value.code == kLegacyString) {
-      texts_.emplace_back(tvm::ffi::String(value.cell.v_str));
-      slot = *reinterpret_cast<const TVMFFIAny*>(&texts_.back());
-    } else if (value.object() != nullptr && SchemaOf(value.object()).kind == Schema::Kind::kText) {
+    } else if (value.code == kLegacyString ||
+               (value.object() != nullptr && SchemaOf(value.object()).kind == Schema::Kind::kText)) {
       texts_.emplace_back(tvm::ffi::String(tvm_->Text(value)));
       slot = *reinterpret_cast<const TVMFFIAny*>(&texts_.back());
     } else if (TVMFFIObject* item = CopyObject(value.object(), nest + 1)) {
@@ -346,7 +370,6 @@ TVMFFIObject* LegacyMirror::ElementType(const LegacyValue& dtype) {
   return entry->second;
 }
 
-// Zeroed, and counted as held once, so that no one who takes and drops a reference frees it.
 TVMFFIObject* LegacyMirror::NewObject(int32_t type_index, int64_t bytes) {
   const auto size = (static_cast<size_t>(bytes) + 15) / 16 * 16;
   if (size > kBlockBytes) throw GraphError(TooLarge());
@@ -355,12 +378,9 @@ TVMFFIObject* LegacyMirror::NewObject(int32_t type_index, int64_t bytes) {
     used_ = 0;
   }
   if (block_ == blocks_.size()) blocks_.push_back(std::make_unique<char[]>(kBlockBytes));
-  auto* object = reinterpret_cast<TVMFFIObject*>(blocks_[block_].get() + used_);
+  char* memory = blocks_[block_].get() + used_;
   used_ += size;
-  std::memset(static_cast<void*>(object), 0, size);
-  object->type_index = type_index;
-  object->combined_ref_count = (uint64_t{1} << 32) | 1;  // one strong reference, one weak
-  return object;
+  return InitObject(memory, size, type_index);
 }
 
 }  // namespace tvm_gnn_cost

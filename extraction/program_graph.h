@@ -35,6 +35,8 @@
 namespace tvm_gnn_cost {
 
 inline constexpr int kMaxDepth = 1000;        // levels of nodes
+// Containers add to the C stack and not to the depth of the tree; a real program has at most one between two nodes.
+inline constexpr int kMaxNest = 2 * kMaxDepth + 16;
 inline constexpr int64_t kMaxVisits = 1 << 20;  // steps of one walk: shared subtrees can make a small program huge
 inline constexpr int kMaxBufferEdges = 64;    // of one buffer: the first pairs, by store and then by load
 

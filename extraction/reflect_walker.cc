@@ -9,12 +9,6 @@
 #include <utility>
 
 namespace tvm_gnn_cost {
-namespace {
-
-// Containers add to the C stack and not to the depth of the tree; a real program has at most one between two nodes.
-constexpr int kMaxNest = 2 * kMaxDepth + 16;
-
-}  // namespace
 
 const std::array<float, kLogTable> kLogs = [] {
   std::array<float, kLogTable> logs{};

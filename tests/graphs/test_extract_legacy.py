@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 import tvm
-from tvm import tir
+from tvm import te, tir, topi
 from tvm.driver.build_module import schedule_to_module
 
 from tests.graphs.ansor_tasks import broken_state, conv_task, matmul_task, measured_states, sample_states
@@ -81,6 +81,16 @@ def test_the_result_does_not_depend_on_the_threads():
         assert many.type_names == one.type_names
         for name in ARRAYS:
             np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
+
+
+def test_operators_are_told_apart_from_program_to_program():
+    # Alike but for the operator: copies of one program lie where the last one's did.
+    a = te.placeholder((8,), name="a")
+    outputs = [topi.exp(a), topi.tanh(a), topi.log(a), topi.sqrt(a)]
+    mods = [schedule_to_module(te.create_schedule(b.op), [a, b]) for b in outputs]
+    graphs = extract_modules(mods * 2, threads=1)
+    found = [graphs.type_names[i] for i in graphs.node_type if graphs.type_names[i].startswith("Call.")]
+    assert found == ["Call.exp", "Call.tanh", "Call.log", "Call.sqrt"] * 2
 
 
 def test_values_of_an_unscheduled_matmul():
