@@ -9,30 +9,16 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import tempfile
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from rich.progress import Progress
-
-from accuracy_runs import Bar, benchmark, options
-from common import DATA, WORK, console
+from accuracy_runs import Subject, main
+from common import DATA
 from tvm_gnn_cost.datasets.extract import extract_collection
-from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.networks.catalogue import HELD_OUT
 
 #: The quick run takes the programs of one workload in so many.
 QUICK_EVERY = 10
-
-
-def extract_store(data: Path, stores: Path, detail: Detail) -> Path:
-    """A store of the data set's programs; made at the first call, which takes a minute or two."""
-    folder = stores / f"{data.name}-{detail}"
-    with Progress(console=console, transient=True) as progress:
-        bar = Bar(progress, f"extracting {data.name} ({detail})")
-        extract_collection(data, GraphStore(folder), detail=detail, progress=bar)
-    return folder
 
 
 def thin_out(data: Path, folder: Path) -> Path:
@@ -54,18 +40,12 @@ def thin_out(data: Path, folder: Path) -> Path:
     return folder
 
 
-def main() -> None:
-    """Reads the options."""
-    arguments = options(__doc__, DATA, WORK / "accuracy").parse_args()
-    measured_on = json.loads((arguments.data / "card.json").read_text())["machine"]
-    if not arguments.quick:
-        stores = partial(extract_store, arguments.data, WORK)
-        benchmark("accuracy", arguments, stores, HELD_OUT, measured_on, arguments.runs)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        stores = partial(extract_store, thin_out(arguments.data, Path(folder) / "thin"), Path(folder))
-        benchmark("accuracy", arguments, stores, HELD_OUT, measured_on, Path(folder) / "runs")
+def measured_on(data: Path) -> Any:
+    """The machine."""
+    return json.loads((data / "card.json").read_text())["machine"]
 
+
+SUBJECT = Subject("accuracy", DATA, extract_collection, thin_out, HELD_OUT, measured_on)
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, SUBJECT)

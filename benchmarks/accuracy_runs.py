@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from common import console, parser, write_result
+from common import WORK, console, parser, write_result
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.evaluation import compare
@@ -35,6 +36,27 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
 BASELINES = ("xgb", "node-count", "constant", "random")
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What an accuracy benchmark is about.
+
+    Args:
+        name: The benchmark's.
+        data: The measured programs that come with the project.
+        extract: Fills a store with a folder of them; takes ``detail`` and ``progress``.
+        thin_out: Copies few of them to a folder that it makes, for the quick run.
+        held_out: The test networks.
+        measured_on: The machine that measured a folder of them.
+    """
+
+    name: str
+    data: Path
+    extract: Callable[..., object]
+    thin_out: Callable[[Path, Path], Path]
+    held_out: tuple[str, ...]
+    measured_on: Callable[[Path], Any]
+
+
 class Bar:
     """Draws an extraction."""
 
@@ -44,6 +66,23 @@ class Bar:
     def extracted(self, done: int, total: int) -> None:
         """So many of the records are in the store now."""
         self.progress.update(self.bar, completed=done, total=total)
+
+
+def extract_store(subject: Subject, data: Path, stores: Path, detail: Detail) -> Path:
+    """A store of measured programs; made at the first call, which takes a minute or two."""
+    folder = stores / f"{data.name}-{detail}"
+    with Progress(console=console, transient=True) as progress:
+        bar = Bar(progress, f"extracting {data.name} ({detail})")
+        subject.extract(data, GraphStore(folder), detail=detail, progress=bar)
+    return folder
+
+
+def _digest(store: Path) -> str:
+    """Of all that the store holds: a run belongs to the graphs that it was trained on."""
+    digest = hashlib.sha256()
+    for shard in GraphStore(store).shards():
+        digest.update(shard.read_bytes())
+    return digest.hexdigest()
 
 
 def _preset(name: str) -> str:
@@ -81,7 +120,7 @@ def run(
     """Trains and tests one model with one seed; a run that was saved before is read instead."""
     preset = None if name in BASELINES else _preset(name)
     settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
-    known = json.dumps([name, seed, epochs, settings, len(GraphStore(store)), ABLATIONS.get(name)])
+    known = json.dumps([name, seed, epochs, settings, _digest(store), ABLATIONS.get(name)])
     path = runs / f"{name.replace(' ', '-')}-{seed}-{hashlib.sha256(known.encode()).hexdigest()[:12]}.json"
     if not path.exists():
         torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
@@ -98,43 +137,35 @@ def run(
     return name, seed, json.loads(path.read_text())
 
 
-def options(description: str | None, data: Path, runs: Path) -> argparse.ArgumentParser:
-    """The options of an accuracy benchmark."""
-    out = parser(description)
-    out.add_argument("--data", type=Path, default=data, help="the measured programs")
-    out.add_argument("--seeds", type=int, default=3)
-    out.add_argument("--ablation-seeds", type=int, default=3, help="for the rows for groups of node values")
-    out.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
-    out.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
-    return out
+def main(description: str | None, subject: Subject) -> None:
+    """Reads the options and runs the benchmark."""
+    options = parser(description)
+    options.add_argument("--data", type=Path, default=subject.data, help="the measured programs")
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--ablation-seeds", type=int, default=3, help="for the rows for groups of node values")
+    options.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
+    runs = WORK / subject.name.replace("_", "-")
+    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
+    arguments = options.parse_args()
+    if not arguments.quick:
+        benchmark(subject, arguments, arguments.data, WORK, arguments.runs)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        thin = subject.thin_out(arguments.data, Path(folder) / "thin")
+        benchmark(subject, arguments, thin, Path(folder), Path(folder) / "runs")
 
 
-def benchmark(
-    name: str,
-    arguments: argparse.Namespace,
-    store_of: Callable[[Detail], Path],
-    held_out: Sequence[str],
-    measured_on: Any,
-    finished: Path,
-) -> None:
-    """Runs what is missing among the ``finished`` runs, prints the tables and writes the JSON.
-
-    Args:
-        name: The benchmark's.
-        arguments: Those of :func:`options`.
-        store_of: Makes a store of the measured programs.
-        held_out: The test networks.
-        measured_on: The machine that measured the programs.
-        finished: Where finished runs are kept.
-    """
+def benchmark(subject: Subject, arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
+    """Runs what is missing among the ``finished`` runs on ``data``, prints the tables and writes the JSON."""
+    held_out = subject.held_out
     seeds = range(1 if arguments.quick else arguments.seeds)
     epochs = 1 if arguments.quick else None
     # The full trees train ten times longer: the quick run does without them.
     names = ["gnn", *BASELINES] if arguments.quick else ["gnn", "tpgnn", *BASELINES]
     if not (arguments.no_ablation or arguments.quick):
         names += ABLATIONS
-    statements = store_of("statements")
-    tree = store_of("tree") if "tpgnn" in names else statements
+    statements = extract_store(subject, data, stores, "statements")
+    tree = extract_store(subject, data, stores, "tree") if "tpgnn" in names else statements
     jobs = [(row, seed) for row in names for seed in seeds if row not in ABLATIONS or seed < arguments.ablation_seeds]
     runs: dict[str, list[dict[str, Any]]] = {row: [] for row in names}
     with Progress(console=console, transient=True) as progress:
@@ -165,7 +196,7 @@ def benchmark(
         "train_programs": len(parts.train),
         "validation_programs": len(parts.validation),
         "test_programs": len(parts.test),
-        "data_measured_on": measured_on,
+        "data_measured_on": subject.measured_on(data),
     }
     metrics = {"models": rows("all"), "networks": {network: rows(network) for network in held_out}}
-    write_result(arguments.json, name, settings, metrics)
+    write_result(arguments.json, subject.name, settings, metrics)

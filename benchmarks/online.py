@@ -19,7 +19,8 @@ import numpy as np
 from rich.progress import track
 from rich.table import Table
 
-from accuracy import extract_store, thin_out
+from accuracy import SUBJECT, thin_out
+from accuracy_runs import extract_store
 from common import DATA, WORK, console, parser, write_result
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.store import GraphStore
@@ -77,7 +78,7 @@ def replay(
 
 def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
     """Runs each seed, prints the table and writes the JSON."""
-    programs = GraphStore(extract_store(data, stores, "statements")).load()
+    programs = GraphStore(extract_store(SUBJECT, data, stores, "statements")).load()
     # The split that the shipped checkpoint was trained with: it has seen neither of the two parts.
     parts = split_programs(programs, HELD_OUT, 0)
     known = programs.select(parts.validation)
