@@ -5,10 +5,11 @@ Children come from a table of fields instead of TVM's reflection: a type that is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
+
+from tests.graphs.tree_node import TreeNode
 
 BINARY = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max", "EQ", "NE", "LT", "LE", "GT", "GE")
 CHILDREN = {
@@ -38,14 +39,6 @@ BELOW_STATEMENTS = {
     "AttrStmt": {"node", "value"},
     "IterVar": {"dom"},
 }
-
-
-@dataclass(frozen=True)
-class TreeNode:
-    type: str
-    parent: int  # -1: the root of a function
-    is_statement: bool  # detail="statements" keeps it
-    obj: Any
 
 
 def legacy_tree(mod: tvm.ir.IRModule) -> list[TreeNode]:

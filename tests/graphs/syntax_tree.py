@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
+
+from tests.graphs.tree_node import TreeNode
 
 NOT_NODES = {"ir.Type", "ir.Attrs", "ir.Span", "ir.SourceName", "ir.SourceMap", "ir.Op"}
 RENAMED = {
@@ -29,14 +30,6 @@ BELOW_STATEMENTS = {
     "Bind": {"var"},
     "Let": {"var"},
 }
-
-
-@dataclass(frozen=True)
-class TreeNode:
-    type: str
-    parent: int  # -1: the root of a function
-    is_statement: bool  # detail="statements" keeps it
-    obj: Any
 
 
 def syntax_tree(mod: Any) -> list[TreeNode]:

@@ -18,6 +18,7 @@ from tvm_gnn_cost.graphs.values import GROUPS, VALUES, columns
 sys.path.insert(0, str(Path(__file__).parent))
 from real_schedules import candidates, small_target, unprocessed
 from syntax_tree import syntax_tree
+from tree_node import check_graph
 
 NETWORKS = ("resnet-18", "mobilenet-v1", "mobilenet-v2", "inception-v3")
 TASKS_A_NETWORK = 3
@@ -126,24 +127,7 @@ def test_every_node_of_real_schedules(schedules: list[tvm.IRModule]):
     assert tree.type_names == tuple(sorted(set(tree.type_names)))
     assert np.isfinite(tree.values).all()
     for graph, mod in enumerate(schedules):
-        expected = syntax_tree(mod)
-        rows = slice(*tree.node_offsets[graph : graph + 2])
-        assert [tree.type_names[i] for i in tree.node_type[rows]] == [node.type for node in expected]
-        links = tree.edges[:, slice(*tree.edge_offsets[graph : graph + 2])]
-        relation = tree.relation[slice(*tree.edge_offsets[graph : graph + 2])]
-        parents = [(node.parent, i) for i, node in enumerate(expected) if node.parent >= 0]
-        assert [tuple(link) for link in links[:, relation == Relation.CHILD].T.tolist()] == parents
-
-        # detail="statements" is the same graph with nodes left out.
-        kept = np.array([node.is_statement for node in expected])
-        rows_kept = slice(*statements.node_offsets[graph : graph + 2])
-        kept_names = [statements.type_names[i] for i in statements.node_type[rows_kept]]
-        assert kept_names == [node.type for node in expected if node.is_statement]
-        np.testing.assert_array_equal(statements.values[rows_kept], tree.values[rows][kept])
-        links_kept = kept[links].all(axis=0)
-        edge_rows = slice(*statements.edge_offsets[graph : graph + 2])
-        np.testing.assert_array_equal((np.cumsum(kept) - 1)[links[:, links_kept]], statements.edges[:, edge_rows])
-        np.testing.assert_array_equal(relation[links_kept], statements.relation[edge_rows])
+        check_graph(tree, statements, graph, syntax_tree(mod))
 
 
 def test_values_of_immediates_and_loops_of_real_schedules(schedules: list[tvm.IRModule]):

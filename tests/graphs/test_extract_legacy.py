@@ -11,8 +11,9 @@ from tvm.driver.build_module import schedule_to_module
 
 from tests.graphs.ansor_tasks import broken_state, conv_task, matmul_task, measured_states, sample_states
 from tests.graphs.legacy_tree import legacy_tree
+from tests.graphs.tree_node import check_graph
 from tvm_gnn_cost.graphs.extract_legacy import extract_modules, extract_states
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 
 COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
@@ -36,17 +37,7 @@ def check_against_the_tree(mods: list[tvm.IRModule], tree: ProgramGraphs, statem
     assert np.isfinite(tree.values).all()
     for graph, mod in enumerate(mods):
         expected = legacy_tree(mod)
-        rows = slice(*tree.node_offsets[graph : graph + 2])
-        assert [tree.type_names[i] for i in tree.node_type[rows]] == [node.type for node in expected]
-        links = tree.edges[:, slice(*tree.edge_offsets[graph : graph + 2])]
-        relation = tree.relation[slice(*tree.edge_offsets[graph : graph + 2])]
-        parents = [(node.parent, i) for i, node in enumerate(expected) if node.parent >= 0]
-        assert [tuple(link) for link in links[:, relation == Relation.CHILD].T.tolist()] == parents
-        kept = np.array([node.is_statement for node in expected])
-        rows_kept = slice(*statements.node_offsets[graph : graph + 2])
-        names = [statements.type_names[i] for i in statements.node_type[rows_kept]]
-        assert names == [node.type for node in expected if node.is_statement]
-        np.testing.assert_array_equal(statements.values[rows_kept], tree.values[rows][kept])
+        check_graph(tree, statements, graph, expected)
         for i, node in enumerate(expected):
             row = int(tree.node_offsets[graph]) + i
             if node.type in ("IntImm", "FloatImm"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,13 @@ import pytest
 from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
-from tests import synthetic
 from tests.graphs.ansor_tasks import broken_state, conv_task, matmul_task, sample_states
-from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.training.fit import new_checkpoint
 from tvm_gnn_cost.tuning.auto_scheduler import GNNCostModel, make_policies
 from tvm_gnn_cost.tuning.online import OnlineSettings
 
 SETTINGS = OnlineSettings(nodes_per_update=5_000)
 EAGER = OnlineSettings(nodes_per_update=200_000, learning_rate=3e-3, anchor=0.0)
 POLICY = {"sample_init_min_population": 16, "evolutionary_search_population": 32, "evolutionary_search_num_iters": 1}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
-    path = tmp_path_factory.mktemp("checkpoint") / "small.safetensors"
-    new_checkpoint(config, synthetic.vectors(), synthetic.programs(4, 8), seed=0).save(path)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +146,24 @@ def test_a_search_with_real_measurements(checkpoint: str, tmp_path: Path) -> Non
     assert from_file.search.online.buffer_size == 4
     with pytest.raises(ValueError, match="there is no such file"):
         from_file.update_from_file(str(tmp_path / "nothing.json"))
+
+
+def test_a_log_of_another_tvm_teaches_all_that_it_can(
+    checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, states = population
+    log = tmp_path / "log.json"
+    auto_scheduler.save_records(str(log), *measured(task, states[:4]))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for entry in lines:
+        entry["i"][0][1] = "llvm -link-params=0"  # as TenSet's records have it; this TVM's parser refuses it
+    lines[1]["i"][0][0] = json.dumps(["0123456789abcdef0123456789abcdef", [4, 4]])
+    log.write_text("\n".join(["no JSON", *map(json.dumps, lines)]) + "\n")
+    model = GNNCostModel(checkpoint, SETTINGS)
+    with caplog.at_level(logging.WARNING):
+        model.update_from_file(str(log))
+    assert {key: len(buffer.latency) for key, buffer in model.search.online.buffers.items()} == {task.workload_key: 3}
+    assert [number for number in range(1, 6) if f"{log}:{number}: " in caplog.text] == [1, 3]
 
 
 def test_a_task_scheduler_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:

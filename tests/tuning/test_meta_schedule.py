@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,15 @@ from tvm import te
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tests import synthetic
 from tests.graphs.real_schedules import candidates, context
 from tvm_gnn_cost.measuring.builder import PooledBuilder
 from tvm_gnn_cost.measuring.local import local_runner
-from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
-from tvm_gnn_cost.training.fit import new_checkpoint
 from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 from tvm_gnn_cost.tuning.online import OnlineSettings
 from tvm_gnn_cost.tuning.progress import quiet_console
 
 SETTINGS = OnlineSettings(nodes_per_update=5_000)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
-    path = tmp_path_factory.mktemp("checkpoint") / "small.safetensors"
-    new_checkpoint(config, synthetic.vectors(), synthetic.programs(4, 8), seed=0).save(path)
-    return str(path)
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from tvm import auto_scheduler
 
-from tests import synthetic
-from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.training.fit import new_checkpoint
 from tvm_gnn_cost.tuning.auto_scheduler import GNNCostModel
 from tvm_gnn_cost.tuning.result import TuneResult, load_result
 from tvm_gnn_cost.tuning.tune_auto_scheduler import RECORDS, make_cost_model, tune
@@ -35,14 +32,6 @@ class Log:
 
     def measured(self, result: TuneResult, task: str) -> None:
         self.batches.append((result.trials, task))
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
-    path = tmp_path_factory.mktemp("checkpoint") / "small.safetensors"
-    new_checkpoint(config, synthetic.vectors(), synthetic.programs(4, 8), seed=0).save(path)
-    return str(path)
 
 
 def search(work_dir: Path, trials: int, cost_model: str, **changes) -> tuple[TuneResult, Log]:

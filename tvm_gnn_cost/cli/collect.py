@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -41,9 +42,7 @@ def collect(
                 from tvm_gnn_cost.datasets.collect_tenset import Plan, collect_tenset
                 from tvm_gnn_cost.networks import relay, te_operators
 
-                single = tuple(f"{kind}/{number}" for number in range(4) for kind in te_operators.KINDS)
-                groups = {"training": (*relay.TRAINING, *single), "held-out": relay.HELD_OUT}
-                names = tuple(name for workload in workloads for name in groups.get(workload, (workload,)))
+                names = _expand(workloads, relay.TRAINING, te_operators.KINDS, relay.HELD_OUT)
                 collect_tenset(Plan(names, random, guided, seed), folder, hardware, display)
                 display.note(f"{folder}: {display.valid} programs measured now, {display.failed} failed")
                 write({"folder": str(folder), **display.counts()})
@@ -52,9 +51,16 @@ def collect(
             from tvm_gnn_cost.networks.catalogue import HELD_OUT, TRAINING
             from tvm_gnn_cost.networks.operators import KINDS
 
-            single = tuple(f"{kind}/{number}" for number in range(4) for kind in KINDS)
-            groups = {"training": (*TRAINING, *single), "held-out": HELD_OUT}
-            names = tuple(name for workload in workloads for name in groups.get(workload, (workload,)))
+            names = _expand(workloads, TRAINING, KINDS, HELD_OUT)
             collecting.collect(collecting.Plan(names, random, guided, seed), folder, display)
         display.print_total(folder)
         write({"folder": str(folder), **display.counts()})
+
+
+def _expand(
+    workloads: Iterable[str], training: Iterable[str], kinds: Collection[str], held_out: Iterable[str]
+) -> tuple[str, ...]:
+    """The workloads with the groups' names replaced by their members."""
+    single = (f"{kind}/{number}" for number in range(4) for kind in kinds)
+    groups = {"training": (*training, *single), "held-out": (*held_out,)}
+    return tuple(name for workload in workloads for name in groups.get(workload, (workload,)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone
+from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone, print_problems
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost.datasets.records import Problem
 
 
 def evaluate(
@@ -39,25 +43,31 @@ def evaluate(
             from tvm_gnn_cost.networks.catalogue import networks_to_test
 
             with_features = any(name.startswith("xgb:") for name in model)
-            stores = {detail_of(name): GraphStore(store) for name in model}
+            details = {name: detail_of(name) for name in model}
+            problems: Sequence[Problem] = ()
             if is_tenset(store):
                 from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
 
-                stores = {detail: GraphStore(Path(scratch) / detail) for detail in stores}
+                programs = {}
                 options: Any = {"hardware": hardware, "per_store_features": with_features, "progress": display}
-                for detail, made in stores.items():
-                    extract_tenset(store, made, detail=detail, **options)
-            programs = {detail: made.load(with_features=with_features) for detail, made in stores.items()}
+                for detail in set(details.values()):
+                    made = GraphStore(Path(scratch) / detail)
+                    problems = extract_tenset(store, made, detail=detail, **options).problems
+                    programs[detail] = made.load(with_features=with_features)
+            else:
+                programs = dict.fromkeys(details.values(), GraphStore(store).load(with_features=with_features))
+        print_problems(problems)
         known = next(iter(programs.values())).networks
         networks = network or networks_to_test(known)
         found: dict[str, Evaluation] = {}
         for name in model:
-            found |= compare({name: model_by_name(name)}, programs[detail_of(name)], networks)
+            found |= compare({name: model_by_name(name)}, programs[details[name]], networks)
         summaries = {name: summarise([evaluation.metrics]) for name, evaluation in found.items()}
         console.print(table(", ".join(networks), summaries))
         write(
             {
                 "networks": networks,
+                "left_out": len(problems),
                 "models": {name: evaluation.metrics for name, evaluation in found.items()},
                 "tasks": {
                     name: [{"task": t.task, "programs": t.programs, **t.metrics} for t in evaluation.tasks]

@@ -14,15 +14,12 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.meta_schedule import Collection, Record, read_collection
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
-from tvm_gnn_cost.datasets.records import Extraction, Problem, Progress, summarise_repeats
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures, TaskInfo
+from tvm_gnn_cost.datasets.records import Extraction, Problem, Progress, latency_and_noise
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.graphs.extract import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
-
-#: Columns of ``ms.feature_extractor.PerStoreFeature`` with its default settings.
-PER_STORE_COLUMNS = 164
 
 
 def extract_collection(
@@ -101,18 +98,17 @@ def _extract_chunk(
     features = None
     if per_store_features:
         features = _per_store_features(collection, records, [candidate for _, _, candidate in kept], task)
-    repeats = [summarise_repeats(record.run_secs) for record in records]
+    run_secs = [record.run_secs for record in records]
     programs = MeasuredPrograms(
         graphs,
         tuple(tasks),
         task,
-        np.array([latency for latency, _ in repeats]),
-        np.array([noise for _, noise in repeats], np.float32),
+        *latency_and_noise(run_secs),
         tuple(record.failure for record in records),
         tuple(record.phase for record in records),
         features,
     )
-    store.append(programs, run_secs=[record.run_secs for record in records], keys=[key for key, _, _ in kept])
+    store.append(programs, run_secs=run_secs, keys=[key for key, _, _ in kept])
     return len(kept)
 
 
@@ -129,8 +125,7 @@ def _per_store_features(
         found = _features_of_task(extractor, context, [candidates[i] for i in members])
         for i, rows in zip(members, found, strict=True):
             out[i] = rows
-    offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in out])]).astype(np.int64)
-    return RaggedFeatures(np.concatenate(out), offsets)
+    return RaggedFeatures.of(out)
 
 
 def _features_of_task(extractor: Any, context: Any, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:

@@ -17,15 +17,12 @@ import numpy.typing as npt
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
-from tvm_gnn_cost.datasets.records import Extraction, Problem, Progress, last_line, summarise_repeats
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures, TaskInfo
+from tvm_gnn_cost.datasets.records import Extraction, Problem, Progress, latency_and_noise
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.datasets.tenset import Record, RecordLine, TensetFolder, parse_record, read_tenset
+from tvm_gnn_cost.datasets.tenset import Record, RecordLine, TensetFolder, parse_record, parse_state, read_tenset
 from tvm_gnn_cost.graphs.extract_legacy import extract_states
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-
-#: Columns of ``auto_scheduler``'s per-store features with their default settings.
-PER_STORE_COLUMNS = 164
 
 #: What one worker process is given at a time: lines with their keys in, programs and problems out.
 _Chunk = list[tuple[str, RecordLine]]
@@ -160,7 +157,7 @@ def _extract_chunk(
             record = parse_record(line)
             if record.workload_key not in source.tasks:
                 raise ValueError(f"its task {record.workload_key[:80]} is in no pickle of network_info")
-            kept.append((key, record, _state(line)))
+            kept.append((key, record, parse_state(line)))
         except ValueError as error:
             problems.append(Problem(line.file, line.line, str(error)))
     # Records of a task stand together, so that each is lowered in one call.
@@ -193,18 +190,17 @@ def _extract_chunk(
                     )
                 )
     records = [record for _, record, _ in kept]
-    repeats = [summarise_repeats(record.run_secs) for record in records]
+    run_secs = [record.run_secs for record in records]
     programs = MeasuredPrograms(
         ProgramGraphs.concatenate(parts),
         tuple(tasks),
         task,
-        np.array([latency for latency, _ in repeats]),
-        np.array([noise for _, noise in repeats], np.float32),
+        *latency_and_noise(run_secs),
         tuple(record.failure for record in records),
         ("",) * len(records),
-        ragged(features) if per_store_features else None,
+        RaggedFeatures.of(features) if per_store_features else None,
     )
-    return programs, [key for key, _, _ in kept], [record.run_secs for record in records], problems
+    return programs, [key for key, _, _ in kept], run_secs, problems
 
 
 @cache
@@ -216,24 +212,6 @@ def structural_hash(folder: Path, hardware: str | None, workload_key: str) -> st
     dag = _folder(folder, hardware).tasks[workload_key].compute_dag
     mod = schedule_to_module(*dag.apply_steps_from_state(dag.get_init_state()))
     return f"{tvm.ir.structural_hash(mod) & 0xFFFFFFFFFFFFFFFF:016x}"
-
-
-def _state(line: RecordLine) -> Any:
-    """The state of a record, with nothing but its steps.
-
-    The record's target is not read: TVMs refuse options of each other's (TenSet's say ``-link-params=0``, which 0.17
-    does not know), and the steps do not depend on it.
-    """
-    from tvm.auto_scheduler.measure_record import load_record_from_string
-
-    entry = json.loads(line.text)
-    entry["i"][0] = [entry["i"][0][0], "llvm"]
-    try:
-        measured, _result = load_record_from_string(json.dumps(entry))
-    # TVM raises whatever its JSON reader or a step's reader does.
-    except Exception as error:
-        raise ValueError(f"TVM cannot read the record ({last_line(error)})") from error
-    return measured.state
 
 
 def _name(task: Any) -> str:
@@ -259,12 +237,6 @@ def features_of_states(task: Any, states: Sequence[Any]) -> list[npt.NDArray[np.
         else rows.astype(np.float32)
         for rows in found
     ]
-
-
-def ragged(features: Sequence[npt.NDArray[np.float32]]) -> RaggedFeatures:
-    """Laid end to end."""
-    offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in features])]).astype(np.int64)
-    return RaggedFeatures(np.concatenate([np.zeros((0, PER_STORE_COLUMNS), np.float32), *features]), offsets)
 
 
 def _key(line: RecordLine) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,10 @@ class TaskInfo:
     scheduler: str = "meta-schedule"
 
 
+#: Columns of the per-store features, with the default settings of either of TVM's schedulers.
+PER_STORE_COLUMNS = 164
+
+
 @dataclass(frozen=True)
 class RaggedFeatures:
     """One float32 matrix a program, [stores, features], laid end to end (TVM's per-store features)."""
@@ -42,6 +46,12 @@ class RaggedFeatures:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, programs: Sequence[npt.NDArray[np.float32]]) -> RaggedFeatures:
+        """From the matrix of each program, float32[stores, ``PER_STORE_COLUMNS``]."""
+        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in programs])]).astype(np.int64)
+        return cls(np.concatenate([np.zeros((0, PER_STORE_COLUMNS), np.float32), *programs]), offsets)
 
 
 @dataclass(frozen=True)

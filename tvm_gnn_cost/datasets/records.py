@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ def summarise_repeats(run_secs: Sequence[float]) -> tuple[float, float]:
         return math.inf, math.nan
     noise = float(np.std(run_secs, ddof=1) / np.mean(run_secs)) if len(run_secs) > 1 else math.nan
     return float(np.median(run_secs)), noise
+
+
+def latency_and_noise(
+    programs: Sequence[Sequence[float]],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    """:func:`summarise_repeats` of each program: float64[P] and float32[P]."""
+    found = [summarise_repeats(run_secs) for run_secs in programs]
+    return np.array([latency for latency, _ in found]), np.array([noise for _, noise in found], np.float32)
 
 
 def last_line(error: Exception) -> str:

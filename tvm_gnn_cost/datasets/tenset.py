@@ -101,6 +101,15 @@ class Record:
     failure: str
 
 
+def record_lines(file: Path) -> Iterator[RecordLine]:
+    """Every line of a file of records but comments and empty ones, never more than one in memory."""
+    with file.open("rb") as lines:
+        for number, raw in enumerate(lines, 1):
+            text = raw.decode("utf-8", "replace").strip()
+            if text and not text.startswith("#"):
+                yield RecordLine(file, number, text)
+
+
 @dataclass(frozen=True)
 class TensetFolder:
     """Tasks and files of records.
@@ -118,13 +127,9 @@ class TensetFolder:
     files: tuple[Path, ...]
 
     def lines(self) -> Iterator[RecordLine]:
-        """Every line of every file but comments and empty ones, never more than one in memory."""
+        """The :func:`record_lines` of every file."""
         for file in self.files:
-            with file.open("rb") as lines:
-                for number, raw in enumerate(lines, 1):
-                    text = raw.decode("utf-8", "replace").strip()
-                    if text and not text.startswith("#"):
-                        yield RecordLine(file, number, text)
+            yield from record_lines(file)
 
     @cached_property
     def count(self) -> int:
@@ -223,3 +228,24 @@ def parse_record(source: RecordLine) -> Record:
     if not all(isinstance(cost, int | float) and 0 < cost < 1e10 for cost in costs):
         raise ValueError(f"costs {costs} are not all positive numbers of seconds")
     return Record(source, workload_key, target, tuple(map(float, costs)), "")
+
+
+def parse_state(line: RecordLine) -> Any:
+    """The state of a measure record, with nothing but its steps.
+
+    The record's target is not read: TVMs refuse options of each other's (TenSet's say ``-link-params=0``, which 0.17
+    does not know), and the steps do not depend on it.
+
+    Raises:
+        ValueError: TVM cannot read the steps.
+    """
+    from tvm.auto_scheduler.measure_record import load_record_from_string
+
+    entry = json.loads(line.text)
+    entry["i"][0] = [entry["i"][0][0], "llvm"]
+    try:
+        measured, _result = load_record_from_string(json.dumps(entry))
+    # TVM raises whatever its JSON reader or a step's reader does.
+    except Exception as error:
+        raise ValueError(f"TVM cannot read the record ({last_line(error)})") from error
+    return measured.state

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from functools import cache
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.datasets.records import Problem, last_line, summarise_repeats
+from tvm_gnn_cost.datasets.tenset import parse_record, parse_state, record_lines
 from tvm_gnn_cost.graphs.extract_legacy import extract_states
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.training.checkpoint import DEFAULT_AUTO_SCHEDULER
@@ -60,37 +63,43 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         """Learns from measured states, of one task or several; a failed measurement counts as infinitely slow."""
         pairs = sorted(zip(inputs, results, strict=True), key=lambda pair: str(pair[0].task.workload_key))
         for key, group in groupby(pairs, key=lambda pair: str(pair[0].task.workload_key)):
-            self._update_task(key, list(group))
+            measured = list(group)
+            dag, states = measured[0][0].task.compute_dag, [one.state for one, _ in measured]
+            latency = [_latency(result) for _, result in measured]
+            self._update_task(key, dag, states, latency)
 
-    def _update_task(self, key: str, measured: Sequence[tuple[Any, Any]]) -> None:
-        task, states = measured[0][0].task, [one.state for one, _ in measured]
-        latency = np.array([_latency(result) for _, result in measured])
-        self.search.update(key, lambda: self._extract(task, states), latency)
+    def _update_task(self, key: str, dag: Any, states: Sequence[Any], latency: Sequence[float]) -> None:
+        self.search.update(key, lambda: self._extract(dag, states), np.array(latency))
 
     def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
         """Learns from the records of a log, the first ``n_lines`` of it or all.
 
-        The tasks' workloads must be registered, as for ``auto_scheduler``'s own models.
+        The tasks' workloads must be registered, as for ``auto_scheduler``'s own models. A line that is no record, or of
+        a task that is not registered, is left out, which is logged.
 
         Raises:
             ValueError: there is no such file.
         """
         if not Path(file_name).is_file():
             raise ValueError(f"{file_name}: there is no such file of measure records")
-        inputs, results = auto_scheduler.RecordReader(file_name).read_lines(n_lines)
-        # A record has no ComputeDAG; making one takes long, so each task gets its own once.
-        tasks: dict[str, auto_scheduler.SearchTask] = {}
-        whole = []
-        for one in inputs:
-            key = str(one.task.workload_key)
-            if key not in tasks:
-                tasks[key] = auto_scheduler.measure.recover_measure_input(one).task
-            whole.append(auto_scheduler.MeasureInput(tasks[key], one.state))
-        self.update(whole, results)
+        dags: dict[str, Any] = {}
+        measured: dict[str, list[tuple[Any, float]]] = {}
+        for line in islice(record_lines(Path(file_name)), n_lines):
+            try:
+                record = parse_record(line)
+                key = record.workload_key
+                if key not in dags:
+                    dags[key] = _registered_dag(key)
+                latency = summarise_repeats(record.run_secs)[0]
+                measured.setdefault(key, []).append((parse_state(line), latency))
+            except ValueError as error:
+                self.search.report(f"{Problem(line.file, line.line, str(error))}")
+        for key, group in measured.items():
+            self._update_task(key, dags[key], [state for state, _ in group], [latency for _, latency in group])
 
     def predict(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """float64[n] in [0, 1], higher is faster; 0 for what can't be scored."""
-        return self.search.predict(lambda: self._extract(task, states), len(states))
+        return self.search.predict(lambda: self._extract(task.compute_dag, states), len(states))
 
     def predict_stages(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """The scores, and each store's share of its state's cost, in the packed form that ``auto_scheduler`` reads.
@@ -99,12 +108,13 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         the share of each, in the order of the program (higher is faster, as everywhere); 0 stores for a state that
         can't be scored or a model without added costs.
         """
-        scores = self.predict(task, states)
-        shares = self.search.store_shares(lambda: self._extract(task, states), len(states))
+        extract = cache(lambda: self._extract(task.compute_dag, states))
+        scores = self.search.predict(extract, len(states))
+        shares = self.search.store_shares(extract, len(states))
         return np.concatenate([scores, *(np.concatenate([[len(share)], -share]) for share in shares)])
 
-    def _extract(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> ProgramGraphs:
-        return extract_states(task.compute_dag, states, detail=self.search.online.detail, on_error="skip")
+    def _extract(self, dag: auto_scheduler.ComputeDAG, states: Sequence[Any]) -> ProgramGraphs:
+        return extract_states(dag, states, detail=self.search.online.detail, on_error="skip")
 
 
 def make_policies(
@@ -122,6 +132,12 @@ def make_policies(
 
 def _latency(result: Any) -> float:
     """Seconds, the median of the repeats; infinite for a failed measurement."""
-    if result.error_no != 0 or not result.costs:
-        return float("inf")
-    return float(np.median([float(seconds) for seconds in result.costs]))
+    return summarise_repeats([float(seconds) for seconds in result.costs] if result.error_no == 0 else [])[0]
+
+
+def _registered_dag(workload_key: str) -> Any:
+    try:
+        return auto_scheduler.ComputeDAG(workload_key)
+    # TVM's registry raises whatever it stumbles over.
+    except Exception as error:
+        raise ValueError(f"its task {workload_key[:80]} is not registered ({last_line(error)})") from error

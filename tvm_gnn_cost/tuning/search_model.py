@@ -66,7 +66,7 @@ class SearchModel:
                 scores = self.online.score(graphs)
             return np.nan_to_num(scores, nan=0.0)
         except Exception as error:
-            self._report(f"could not score a population of {count}: {error}")
+            self.report(f"could not score a population of {count}: {error}")
             return np.zeros(count)
 
     def store_shares(self, extract: Callable[[], ProgramGraphs], count: int) -> list[Scores]:
@@ -74,7 +74,7 @@ class SearchModel:
         try:
             return self.online.scorer.store_shares(extract())
         except Exception as error:
-            self._report(f"could not score the stores of {count} candidates: {error}")
+            self.report(f"could not score the stores of {count} candidates: {error}")
             return [np.zeros(0)] * count
 
     def update(self, task: str, extract: Callable[[], ProgramGraphs], latency: Scores) -> None:
@@ -84,16 +84,17 @@ class SearchModel:
             with self._timed("update"):
                 self.online.learn(task, graphs, latency)
         except Exception as error:
-            self._report(f"could not learn from a measured round: {error}")
+            self.report(f"could not learn from a measured round: {error}")
 
     def _timed_graphs(self, extract: Callable[[], ProgramGraphs]) -> ProgramGraphs:
         with self._timed("extraction"):
             graphs = extract()
         for error in graphs.errors.values():
-            self._report(f"a candidate comes last because it can't be read: {error}")
+            self.report(f"a candidate comes last because it can't be read: {error}")
         return graphs
 
-    def _report(self, message: str) -> None:
+    def report(self, message: str) -> None:
+        """Logs it, once."""
         if message not in self.reported:
             self.reported.add(message)
             logger.warning("%s", message)
@@ -105,3 +106,16 @@ class SearchModel:
             yield
         finally:
             self.timings[what] += time.perf_counter() - start
+
+
+def checkpoint_named(cost_model: str) -> str | None:
+    """The checkpoint that a cost model's name stands for: None, the package's own, for ``gnn``, else the path itself.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    if cost_model == "gnn":
+        return None
+    if not Path(cost_model).is_file():
+        raise ValueError(f"cost model '{cost_model}': neither gnn, xgb or random nor the path of a checkpoint file")
+    return cost_model

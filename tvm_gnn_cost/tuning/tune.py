@@ -29,6 +29,7 @@ from tvm_gnn_cost.tuning.records import (
 )
 from tvm_gnn_cost.tuning.result import CurvePoint, Settings, TaskResult, TuneResult, resume
 from tvm_gnn_cost.tuning.scheduler import EagerGradient
+from tvm_gnn_cost.tuning.search_model import checkpoint_named
 
 
 def tune(
@@ -82,11 +83,10 @@ def make_cost_model(name: str, seed: int) -> Any:
         return ms.cost_model.RandomModel(seed=seed)
     if name == "xgb":
         return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
-    if name != "gnn" and not Path(name).is_file():
-        raise ValueError(f"cost model '{name}': neither gnn, xgb or random nor the path of a checkpoint file")
+    checkpoint = checkpoint_named(name)
     from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 
-    return GNNCostModel() if name == "gnn" else GNNCostModel(name)
+    return GNNCostModel(checkpoint)
 
 
 def _run(

@@ -19,6 +19,7 @@ from tvm_gnn_cost.networks.relay import RelayNetwork, extract_relay_tasks, load_
 from tvm_gnn_cost.tuning.auto_scheduler import GNNCostModel, make_policies
 from tvm_gnn_cost.tuning.interrupt import interruptible
 from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, Settings, TaskResult, TuneResult, resume
+from tvm_gnn_cost.tuning.search_model import checkpoint_named
 
 if TYPE_CHECKING:
     from tvm_gnn_cost.tuning.progress import Progress
@@ -86,9 +87,7 @@ def make_cost_model(name: str, warm_up: int) -> Any:
         return auto_scheduler.RandomModel()
     if name == "xgb":
         return auto_scheduler.XGBModel(num_warmup_sample=warm_up, verbose_eval=0)
-    if name != "gnn" and not Path(name).is_file():
-        raise ValueError(f"cost model '{name}': neither gnn, xgb or random nor the path of a checkpoint file")
-    return GNNCostModel() if name == "gnn" else GNNCostModel(name)
+    return GNNCostModel(checkpoint_named(name))
 
 
 def _run(
