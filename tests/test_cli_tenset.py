@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.command import call
 from tests.graphs.ansor_tasks import DATA, project_data
-
-MAIN = [sys.executable, "-c", "from tvm_gnn_cost.cli import main; main()"]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-    command = [*MAIN, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few records of five tasks of ResNet-18 and of ten others."""
+    """A few records of five tasks of ResNet-18 and of ten others, and one that is none."""
     out = tmp_path_factory.mktemp("tenset") / "data"
     (out / "measure_records" / "cpu").mkdir(parents=True)
     shutil.copytree(DATA / "network_info", out / "network_info")
@@ -36,27 +26,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             left[is_test] -= 1
             lines = path.read_text().splitlines()[:10]
             (out / "measure_records" / "cpu" / path.name).write_text("\n".join(lines) + "\n")
+    (out / "measure_records" / "cpu" / "broken.json").write_text("no JSON\n")
     return out
 
 
-def test_from_records_to_an_evaluation(folder: Path, tmp_path: Path):
+def test_from_records_to_an_evaluation(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    def run(*arguments: object) -> str:
+        code, out, err = call(capfd, *arguments)
+        assert code == 0, err
+        return out
+
     store, trees, model = tmp_path / "store", tmp_path / "trees.json", tmp_path / "model.safetensors"
-    extracted = run("extract", folder, store, "--json", "-")
-    assert extracted.returncode == 0, extracted.stderr
-    assert json.loads(extracted.stdout) == {"store": str(store), "added": 150, "known": 0, "left_out": 0}
+    extracted = json.loads(run("extract", folder, store, "--json", "-"))
+    assert extracted == {"store": str(store), "added": 150, "known": 0, "left_out": 1}
 
     held_out = ("--held-out", "resnet_18")
-    for options in ((trees, "--model", "xgb"), (model, "--epochs", 1)):
-        trained = run("train", store, *options, *held_out)
-        assert trained.returncode == 0, trained.stderr
+    run("train", store, trees, "--model", "xgb", *held_out)
+    run("train", store, model, "--epochs", 1, *held_out)
 
     out = tmp_path / "result.json"
     names = [str(model), f"xgb:{trees}", "random", "constant"]
     models = [part for name in names for part in ("--model", name)]
-    evaluated = run("evaluate", folder, *models, "--network", "resnet_18", "--json", out)
-    assert evaluated.returncode == 0, evaluated.stderr
+    run("evaluate", folder, *models, "--network", "resnet_18", "--json", out)
     found = json.loads(out.read_text())
     assert found["networks"] == ["resnet_18"]
+    assert found["left_out"] == 1
     assert set(found["models"]) == set(found["tasks"]) == set(names)
     for name in names:
         assert {"huber", "rmse", "pairwise_accuracy", "kendall_tau", "top1", "top5"} <= set(found["models"][name])
@@ -64,18 +58,18 @@ def test_from_records_to_an_evaluation(folder: Path, tmp_path: Path):
     assert found["models"]["constant"]["pairwise_accuracy"] == 0.5
     # The same programs from the store. TVM's own features name stores and buffers in the order of their addresses, so
     # those of some programs differ from one process to the next, and XGBoost's predictions with them.
-    stored = run("evaluate", store, *models, "--network", "resnet_18", "--json", "-")
+    stored = json.loads(run("evaluate", store, *models, "--network", "resnet_18", "--json", "-"))
     for name in (str(model), "random", "constant"):
-        assert json.loads(stored.stdout)["models"][name] == pytest.approx(found["models"][name])
+        assert stored["models"][name] == pytest.approx(found["models"][name])
 
 
-def test_mistakes_get_one_sentence(folder: Path, tmp_path: Path):
+def test_mistakes_get_one_sentence(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     for arguments, sentence in (
         (("extract", folder, tmp_path / "a", "--hardware", "t4"), "no folder t4"),
         (("extract", tmp_path, tmp_path / "a"), "found that of bitblas"),
         (("evaluate", folder, "--model", "random", "--network", "nosuch"), "nosuch"),
     ):
-        ran = run(*arguments)
-        assert ran.returncode in (1, 2)
-        assert sentence in ran.stderr.replace("\n", " ")
-        assert "Traceback" not in ran.stderr
+        code, _, err = call(capfd, *arguments)
+        assert code in (1, 2)
+        assert sentence in err.replace("\n", " ")
+        assert "Traceback" not in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,27 +12,13 @@ import numpy as np
 import pytest
 
 from tests import synthetic
+from tests.command import call
 from tests.datasets.small_database import Database, database  # noqa: F401 (a fixture)
-from tvm_gnn_cost.cli import outcome
-from tvm_gnn_cost.cli.app import app
 from tvm_gnn_cost.datasets.programs import RaggedFeatures
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 
 HELD_OUT = ("--held-out", "net1")
-
-
-def call(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of one command."""
-    capfd.readouterr()
-    # The console writes to what stderr was when it was imported; here that is another test's.
-    with open(os.dup(2), "w") as stderr, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outcome.console, "_file", stderr)
-        with pytest.raises(SystemExit) as ended:
-            app([str(argument) for argument in arguments])
-    out, err = capfd.readouterr()
-    code = ended.value.code
-    return int(code or 0), out, err
 
 
 @pytest.fixture(scope="module")
