@@ -10,6 +10,7 @@ from tvm_gnn_cost.cli.collect import collect
 from tvm_gnn_cost.cli.evaluate import evaluate
 from tvm_gnn_cost.cli.extract import extract
 from tvm_gnn_cost.cli.report import report
+from tvm_gnn_cost.cli.tpugraphs import app as tpugraphs
 from tvm_gnn_cost.cli.train import embed, train
 from tvm_gnn_cost.cli.tune import tune
 
@@ -32,6 +33,7 @@ for command, epilog in (
     (report, "Example: `tvm-gnn-cost report work/resnet-18-gnn`"),
 ):
     app.command(epilog=epilog)(command)
+app.add_typer(tpugraphs)
 
 
 def main() -> None:

@@ -107,15 +107,19 @@ class StepDisplay(_Display):
 
     def __init__(self, unit: str) -> None:
         super().__init__(None, unit)
+        self.first: tuple[float, int] | None = None
 
     def total(self, steps: int) -> None:
         """How many steps there are."""
         self.progress.update(self.bar, total=steps)
 
     def extracted(self, done: int, total: int) -> None:
-        """So many programs are in the store."""
+        """So many are done, those of an earlier run among them; with the rate since the first call."""
         self.progress.update(self.bar, completed=done, total=total)
-        self.status(f"{done} of {total} programs")
+        now = time.monotonic()
+        since, before = self.first = self.first or (now, done)
+        rate = f", {(done - before) / (now - since):.0f} a second" if done > before and now > since else ""
+        self.status(f"{done} of {total} {self.unit}{rate}")
 
     def epoch(self, number: int, metrics: dict[str, float]) -> None:
         """An epoch is over."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone, print_problems
+from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone, print_left_out
 
 if TYPE_CHECKING:
     from tvm_gnn_cost.datasets.records import Problem
@@ -56,7 +56,7 @@ def evaluate(
                     programs[detail] = made.load(with_features=with_features)
             else:
                 programs = dict.fromkeys(details.values(), GraphStore(store).load(with_features=with_features))
-        print_problems(problems)
+        print_left_out(problems)
         known = next(iter(programs.values())).networks
         networks = network or networks_to_test(known)
         found: dict[str, Evaluation] = {}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone, print_problems
+from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone, print_left_out
 
 
 class DetailOption(StrEnum):
@@ -51,6 +51,6 @@ def extract(
                 from tvm_gnn_cost.datasets.extract import extract_collection
 
                 done = extract_collection(collection, GraphStore(store), **options)
-        print_problems(done.problems)
+        print_left_out(done.problems)
         console.print(f"{done.added} programs added to {store}, {done.known} were there, {len(done.problems)} left out")
         write({"store": str(store), "added": done.added, "known": done.known, "left_out": len(done.problems)})

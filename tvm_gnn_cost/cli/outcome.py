@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from tvm_gnn_cost.which_tvm import WrongTVM, need
-
-if TYPE_CHECKING:
-    from tvm_gnn_cost.datasets.records import Problem
 
 #: For progress and tables; what a script reads goes to stdout. A stream of its own, because a search sends what
 #: TVM prints to stderr into a file.
@@ -111,8 +108,8 @@ def json_alone(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
         os.close(stdout)
 
 
-def print_problems(problems: Sequence[Problem]) -> None:
-    """Names the records that were left out, the first twenty of them."""
+def print_left_out(problems: Sequence[object]) -> None:
+    """Names what was left out, the first twenty of it."""
     for problem in problems[:20]:
         console.print(f"left out: {problem}", markup=False, soft_wrap=True)
     if len(problems) > 20:

@@ -1,9 +1,7 @@
-"""A trained model in one file: safetensors with JSON in its header, so that loading one runs no code."""
+"""A trained model of programs in one file."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -12,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from scipy.special import expit
 from torch import Tensor
 
@@ -23,10 +19,10 @@ from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import Calibration
+from tvm_gnn_cost.training.tensor_file import part, read_tensors, write_tensors
 
 #: Raised when a file of an older version could not be read right by this code any more.
 FORMAT_VERSION = 3
-_KEY = "tvm_gnn_cost"
 
 #: The checkpoints that ship with the package, for MetaSchedule and for ``auto_scheduler``.
 DEFAULT = Path(__file__).parent.parent / "checkpoints" / "default.safetensors"
@@ -60,9 +56,9 @@ class Checkpoint:
     def save(self, path: Path) -> None:
         """Writes the file; whoever reads it meanwhile sees the old one or the new one, never a part."""
         arrays, vector_info = self.vectors.to_arrays()
-        tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.state.items()}
+        tensors = {f"model.{name}": tensor for name, tensor in self.state.items()}
         tensors |= {f"vectors.{name}": torch.from_numpy(array) for name, array in arrays.items()}
-        tensors |= {f"extra.{name}": tensor.contiguous() for name, tensor in self.extra.items()}
+        tensors |= {f"extra.{name}": tensor for name, tensor in self.extra.items()}
         info = {
             "version": FORMAT_VERSION,
             "config": asdict(self.config),
@@ -72,14 +68,7 @@ class Checkpoint:
             "card": self.card,
             "extra": self.extra_info,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            save_file(tensors, temporary, metadata={_KEY: json.dumps(info)})
-            temporary.chmod(0o644)  # safetensors lets the owner alone read it
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_tensors(path, tensors, info)
 
     @staticmethod
     def load(path: Path) -> Checkpoint:
@@ -88,24 +77,12 @@ class Checkpoint:
         Raises:
             ValueError: the file is missing, is no checkpoint, or is one of another version.
         """
-        if not path.is_file():
-            raise ValueError(f"{path}: there is no such checkpoint; 'tvm-gnn-cost train' makes one")
-        try:
-            with safe_open(path, framework="pt") as file:
-                info = json.loads((file.metadata() or {}).get(_KEY, "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        except (SafetensorError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path}: not a checkpoint ({error}); 'tvm-gnn-cost train' makes one") from error
-        if info is None:
-            raise ValueError(f"{path}: a safetensors file, but not a checkpoint of tvm-gnn-cost")
-        if info["version"] != FORMAT_VERSION:
+        tensors, info = read_tensors(path, "tvm-gnn-cost train")
+        if info.get("version") != FORMAT_VERSION:
             raise ValueError(
-                f"{path}: checkpoint format {info['version']}, and this version of tvm-gnn-cost reads "
+                f"{path}: checkpoint format {info.get('version')}, and this version of tvm-gnn-cost reads "
                 f"{FORMAT_VERSION}; train it again or install the version that wrote it"
             )
-
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
         try:
             known = {f.name for f in fields(TopKGNNConfig)}
@@ -113,15 +90,15 @@ class Checkpoint:
                 k: tuple(v) if isinstance(v, list) else v for k, v in info["config"].items() if k in known
             }
             scale, shift = info["calibration"]
-            arrays = {name: tensor.numpy() for name, tensor in part("vectors.").items()}
+            arrays = {name: tensor.numpy() for name, tensor in part(tensors, "vectors.").items()}
             return Checkpoint(
                 TopKGNNConfig(**settings),
                 tuple(info["value_names"]),
                 NodeTypeVectors.from_arrays(arrays, info["vectors"]),
-                part("model."),
+                part(tensors, "model."),
                 (scale, shift),
                 info["card"],
-                part("extra."),
+                part(tensors, "extra."),
                 info["extra"],
             )
         except (KeyError, TypeError) as error:

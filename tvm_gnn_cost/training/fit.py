@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,8 @@ import lightning
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.graphs.batch import GraphBatch
@@ -25,7 +22,9 @@ from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import calibrate
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, normalisation
+from tvm_gnn_cost.training.loop import Tell, run
 from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
+from tvm_gnn_cost.training.tensor_file import part
 
 
 @dataclass(frozen=True)
@@ -183,18 +182,6 @@ class FitModule(lightning.LightningModule):
         return graphs.to(device), target, latency, task
 
 
-class _Report(Callback):
-    """Tells of each finished epoch."""
-
-    def __init__(self, tell: Callable[[int, dict[str, float]], None]) -> None:
-        self.tell = tell
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
-        if not trainer.sanity_checking:
-            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-            self.tell(trainer.current_epoch + 1, metrics)
-
-
 def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: MeasuredPrograms, seed: int) -> Checkpoint:
     """An untrained model, normalised for the given programs.
 
@@ -217,7 +204,7 @@ def fit(
     validation: MeasuredPrograms,
     settings: FitSettings,
     folder: Path,
-    tell: Callable[[int, dict[str, float]], None] = lambda _epoch, _metrics: None,
+    tell: Tell = lambda _epoch, _metrics: None,
 ) -> Checkpoint:
     """Trains from a checkpoint's weights.
 
@@ -239,43 +226,10 @@ def fit(
     scorer = Scorer(checkpoint)
     batches = TaskBatches(train, scorer, settings, shuffle=True)
     module = FitModule(scorer.model, settings)
-    folder.mkdir(parents=True, exist_ok=True)
-    # Lightning's ranking of epochs; the file is Lightning's own format and is read back by Lightning only.
-    best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
-    resume = folder / "last.ckpt"
     fingerprint = json.dumps({**asdict(settings), **asdict(checkpoint.config)}, sort_keys=True)
-    marker = folder / "settings.json"
-    if resume.exists() and (not marker.exists() or marker.read_text() != fingerprint):
-        resume.unlink()
-    marker.write_text(fingerprint)
-    with warnings.catch_warnings(), _quiet_lightning(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")
-        torch.manual_seed(settings.seed)
-        trainer = lightning.Trainer(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            max_epochs=settings.epochs,
-            callbacks=[best, EarlyStopping("validation_error", patience=settings.patience), _Report(tell)],
-            default_root_dir=folder,
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            gradient_clip_val=1.0,
-        )
-        scorer.model.train()
-        trainer.fit(
-            module,
-            DataLoader(batches, batch_size=None),
-            DataLoader(TaskBatches(validation, scorer, settings, shuffle=False), batch_size=None),
-            ckpt_path=resume if resume.exists() else None,
-            weights_only=False,
-        )
-        state = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
-        if trainer.current_epoch < settings.epochs:
-            state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
-        trainer.strategy.barrier()  # the caller may remove the folder once every process has read it
-    weights = {name.removeprefix("model."): tensor for name, tensor in state.items() if name.startswith("model.")}
+    found = run(
+        module, batches, TaskBatches(validation, scorer, settings, shuffle=False), settings, fingerprint, folder, tell
+    )
     card = {
         **checkpoint.card,
         "training": {
@@ -284,25 +238,11 @@ def fit(
             "train_tasks": len(train.tasks),
             "validation_programs": len(validation),
             "validation_tasks": len(validation.tasks),
-            "validation_error": float(best.best_model_score) if best.best_model_score is not None else None,
+            "validation_error": found.validation_error,
         },
     }
-    trained = replace(checkpoint, state=weights, card=card)
+    trained = replace(checkpoint, state=part(found.state, "model."), card=card)
     if not settings.calibrated:
         return trained
     scores = Scorer(trained).score(validation.graphs)
     return replace(trained, calibration=calibrate(scores, validation.throughput()))
-
-
-class _quiet_lightning:
-    """Lightning greets and gives tips through logging."""
-
-    def __enter__(self) -> None:
-        self.loggers = [logging.getLogger(n) for n in ("lightning.pytorch", "lightning.fabric", "lightning")]
-        self.levels = [logger.level for logger in self.loggers]
-        for logger in self.loggers:
-            logger.setLevel(logging.ERROR)
-
-    def __exit__(self, *_error: object) -> None:
-        for logger, level in zip(self.loggers, self.levels, strict=True):
-            logger.setLevel(level)

@@ -1,0 +1,94 @@
+"""The commands for XLA graphs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import call
+from tests.tpugraphs.published import layout_fields, tile_fields, write
+from tests.tpugraphs.test_encode import small_module
+
+
+def test_prepare_reports_what_it_saves_and_resumes(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    root, out = tmp_path / "data", tmp_path / "prepared"
+    write(root / "npz/layout/xla/random/train/a.npz", layout_fields())
+    write(root / "npz/layout/xla/random/valid/b.npz", layout_fields(), node_feat=None)
+    write(root / "npz/tile/xla/train/k.npz", tile_fields())
+    found = []
+    for _ in range(2):
+        code, stdout, err = call(capfd, "tpugraphs", "prepare", root, out, "--json", "-")
+        assert code == 0, err
+        assert "b.npz: the field node_feat is missing" in err
+        found.append(json.loads(stdout))
+    assert found[0] == found[1]
+    assert len(found[0]["left_out"]) == 1
+    layouts = found[0]["collections"]["layout:xla:random"]
+    assert (layouts["graphs"], layouts["nodes"], layouts["configs"]) == (1, 12, 20)
+    assert layouts["kept_bytes"] * 6 == layouts["bytes"]
+    assert (out / "tile-xla" / "train" / "k.npz").is_file()
+
+
+def test_encode(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    (tmp_path / "m.pb").write_bytes(small_module().SerializeToString())
+    arguments = ("tpugraphs", "encode", tmp_path / "m.pb", tmp_path / "out", "--source", "hlo", "--json", "-")
+    code, stdout, err = call(capfd, *arguments)
+    assert code == 0, err
+    (written,) = json.loads(stdout)["written"]
+    assert written == {"file": str(tmp_path / "out" / "small.npz"), "nodes": 5, "configs": 0}
+
+
+def test_from_published_files_to_a_ranking(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    def run(*arguments: object) -> dict[str, Any]:
+        code, out, err = call(capfd, "tpugraphs", *arguments, "--json", "-")
+        assert code == 0, err
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    root, prepared = tmp_path / "data", tmp_path / "prepared"
+    for seed in range(3):
+        write(root / f"npz/layout/xla/random/train/g{seed}.npz", layout_fields(seed=seed))
+    write(root / "npz/layout/xla/random/valid/v.npz", layout_fields(seed=3))
+    write(root / "npz/layout/xla/random/test/t.npz", layout_fields(configs=4, seed=4), config_runtime=None)
+    run("prepare", root, prepared)
+    models = tmp_path / "models"
+    options = ("--epochs", 2, "--channels", 16, "--folds", 4, "--trained", 2, "--kept", 1)
+    trained = run("train", prepared, "layout:xla:random", models, *options)
+    assert (trained["graphs"], len(trained["validation_errors"])) == (4, 1)
+
+    chosen = ("--model", f"layout:xla:random={models}", "--permutations", 2)
+    found = run("evaluate", root, *chosen)
+    assert set(found["graphs"]["layout:xla:random"]) == {"v"}
+    assert found["score"] == found["collections"]["layout:xla:random"]["kendall_tau"]
+    assert {"slowdown1", "slowdown10", "slowdown100"} <= set(found["collections"]["layout:xla:random"])
+
+    assert run("rank", root, tmp_path / "out.csv", *chosen)["graphs"] == 1
+    header, line = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "ID,TopConfigs"
+    name, _, ranked = line.partition(",")
+    assert name == "layout:xla:random:t"
+    assert sorted(ranked.split(";")) == ["0", "1", "2", "3"]
+
+    code, _, err = call(capfd, "tpugraphs", "evaluate", root, *chosen, "--split", "test")
+    assert code == 2
+    assert "no graph of layout:xla:random" in err.replace("\n", " ")
+
+
+def test_mistakes_get_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    (tmp_path / "bad.pb").write_bytes(b"\xff")
+    for arguments, sentence in (
+        (("prepare", tmp_path, tmp_path / "out"), "holds no collection"),
+        (("prepare", tmp_path, tmp_path / "out", "--collection", "tile"), "unknown collection 'tile'"),
+        (("encode", tmp_path / "bad.pb", tmp_path / "out", "--source", "tile"), "bad.pb: not a serialised TuningData"),
+        (("train", tmp_path, "tile:xla", tmp_path / "out"), "20 folds of 0 graphs"),
+        (("rank", tmp_path, tmp_path / "o.csv", "--model", "tile:xla"), "expected COLLECTION=PATH"),
+        (("rank", tmp_path, tmp_path / "o.csv", "--model", f"tile:xla={tmp_path}"), "no finished training is there"),
+        (("encode", tmp_path / "none.pb", tmp_path / "out", "--source", "tile"), "none.pb"),
+    ):
+        code, _, err = call(capfd, "tpugraphs", *arguments)
+        assert code == 2
+        assert sentence in err.replace("\n", " ")
+        assert "Traceback" not in err

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tpugraphs.published import layout_fields, tile_fields, write
+from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds
+from tvm_gnn_cost.tpugraphs.metrics import graph_metrics
+from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph, prepare_files, read_prepared
+from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score, score_with_all
+
+SETTINGS = FitSettings(epochs=30, patience=30, configs_per_step=32, learning_rate=3e-3)
+
+
+def prepared(folder: Path, kind: str, count: int) -> list[PreparedGraph]:
+    """Graphs whose configurations cost what one value of theirs says."""
+    files = []
+    for seed in range(count):
+        if kind == "layout":
+            fields = layout_fields(nodes=9, configs=60, seed=seed)
+            runtime = 2 + fields["node_config_feat"][:, :, 0].sum(axis=1) / 10
+        else:
+            fields = tile_fields(configs=60, seed=seed) | {"config_runtime_normalizers": np.ones(60)}
+            runtime = 1 + fields["config_feat"][:, 2] / 1000
+        files.append(write(folder / "npz" / f"{kind}{seed}.npz", fields, config_runtime=runtime))
+    assert len(list(prepare_files(files, folder / "prepared", []))) == count
+    return [read_prepared(folder / "prepared", file.stem) for file in files]
+
+
+def small(model: str, kind: str) -> Any:
+    return MODELS[model][1](kind=kind, channels=32)
+
+
+@pytest.mark.parametrize(("model", "kind"), [(m, k) for m in MODELS for k in ("layout", "tile")])
+def test_each_model_ranks_a_graph_that_it_never_saw(model: str, kind: str, tmp_path: Path):
+    *train, valid, test = prepared(tmp_path, kind, 10)
+    settings = replace(SETTINGS, loss=MODEL_LOSS[model])
+    ranker = fit(model, small(model, kind), train, [valid], settings, tmp_path / "fit")
+    assert test.runtime is not None
+    scores = score_with_all([ranker], test, permutations=2)
+    assert graph_metrics("layout" if kind == "layout" else "tile", scores, test.runtime)["kendall_tau"] > 0.5
+    ranker.save(tmp_path / "ranker.safetensors")
+    again = Ranker.load(tmp_path / "ranker.safetensors")
+    assert (again.model, again.config, again.card) == (ranker.model, ranker.config, ranker.card)
+    np.testing.assert_array_equal(score_with_all([again], test, permutations=2), scores)
+
+
+def test_the_same_seed_gives_the_same_weights_also_after_an_interruption(tmp_path: Path):
+    *train, valid = prepared(tmp_path, "layout", 4)
+    settings = replace(SETTINGS, epochs=4)
+
+    def train_once(folder: str, tell=lambda _epoch, _metrics: None) -> Ranker:
+        return fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / folder, tell)
+
+    def stop(epoch: int, _metrics: dict[str, float]) -> None:
+        if epoch == 3:
+            raise RuntimeError("killed")
+
+    one = train_once("a")
+    with pytest.raises(RuntimeError, match="killed"):
+        train_once("b", stop)
+    told: list[int] = []
+    two = train_once("b", lambda epoch, _metrics: told.append(epoch))
+    assert 1 not in told
+    assert told[-1] == 4
+    assert set(one.state) == set(two.state)
+
+
+def test_opcodes_of_the_training_graphs_are_known_and_no_others(tmp_path: Path):
+    *train, valid = prepared(tmp_path, "layout", 3)
+    ranker = fit("gru", small("gru", "layout"), train, [valid], replace(SETTINGS, loss="runtime", epochs=1), tmp_path)
+    known = torch.nonzero(ranker.state["encoder.opcodes.is_known"]).flatten().tolist()
+    assert known == np.unique(np.concatenate([graph.opcode for graph in train])).tolist()
+
+
+def test_more_permutations_average_over_who_is_compared(tmp_path: Path):
+    (graph, *_) = prepared(tmp_path, "layout", 1)
+    torch.manual_seed(0)
+    net = MODELS["tgraph"][0](small("tgraph", "layout")).eval()
+    scale_free = GraphInputs(graph, Ranker("tgraph", small("tgraph", "layout"), _unit_scale(), {}, 8).scale)
+    rows = np.arange(len(graph.config_rows))
+    spread = [
+        np.std([score(net, scale_free, rows, 8, permutations=count, seed=seed) for seed in range(6)], axis=0).mean()
+        for count in (1, 16)
+    ]
+    assert spread[1] < spread[0] / 2
+    np.testing.assert_allclose(
+        score(net, scale_free, rows, 100, permutations=1, seed=0),
+        score(net, scale_free, rows, 100, permutations=1, seed=1),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def _unit_scale() -> Any:
+    from tvm_gnn_cost.tpugraphs.scale import Scale
+
+    return Scale(np.zeros(134), np.ones(134))
+
+
+def test_every_graph_validates_once(tmp_path: Path):
+    graphs = prepared(tmp_path, "tile", 7)
+    parts = folds(graphs, 3, seed=0)
+    assert sorted(graph.name for _, valid in parts for graph in valid) == [graph.name for graph in graphs]
+    for train, valid in parts:
+        assert {graph.name for graph in train}.isdisjoint(graph.name for graph in valid)
+        assert len(train) + len(valid) == 7
+    with pytest.raises(ValueError, match="8 folds of 7 graphs"):
+        folds(graphs, 8, seed=0)
+
+
+def test_mistakes_are_named(tmp_path: Path):
+    one, two = prepared(tmp_path, "tile", 2)
+    for model, changes, train, sentence in (
+        ("tgraf", {}, [one], "unknown model 'tgraf'; one of: tgraph"),
+        ("tgraph", {"loss": "hings"}, [one], "unknown loss 'hings'"),
+        ("tgraph", {"loss": "classes"}, [one], "classes is for rank-classes alone"),
+        ("rank-classes", {"loss": "hinge"}, [one], "is none for the model 'rank-classes'"),
+        ("tgraph", {}, [replace(one, runtime=None)], "each with two runtimes"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            fit(model, small("tgraph", "tile"), train, [two], replace(SETTINGS, **changes), tmp_path / "fit")
+    with pytest.raises(ValueError, match="there is no such checkpoint; 'tvm-gnn-cost tpugraphs train' makes one"):
+        Ranker.load(tmp_path / "none.safetensors")

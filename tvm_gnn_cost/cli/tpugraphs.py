@@ -1,0 +1,268 @@
+"""``tvm-gnn-cost tpugraphs``: the commands for XLA graphs in the TpuGraphs format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone, print_left_out
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost.tpugraphs.ranker import Ranker
+
+app = typer.Typer(
+    name="tpugraphs",
+    help="Rank layout and tile configurations of XLA graphs, in the format of the TpuGraphs data set.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+class SourceOption(StrEnum):
+    """What ``encode --source`` takes."""
+
+    layout = "layout"
+    tile = "tile"
+    hlo = "hlo"
+
+
+@app.command(epilog="Example: `tvm-gnn-cost tpugraphs encode op_tuning_data.pb npz/tile/xla/train --source tile`")
+def encode(
+    file: Annotated[Path, typer.Argument(help="A serialised protobuf message.")],
+    folder: Annotated[Path, typer.Argument(help="Where the npz files go, one a module.")],
+    source: Annotated[
+        SourceOption,
+        typer.Option(help="ModuleTuningData (layout), TuningData (tile) or a plain HloModuleProto (hlo)."),
+    ],
+    json: JsonOption = None,
+) -> None:
+    """Turns measured XLA modules into files as the data set publishes them: 140 features a node, edges, configurations.
+
+    A kernel without usable measurements is named and left out.
+    """
+    with exit_codes(), json_alone(json) as write:
+        from tvm_gnn_cost.tpugraphs.encode import encode as encode_file
+
+        problems: list[str] = []
+        written = []
+        for path, nodes, configs in encode_file(file, source.value, folder, problems):
+            console.print(f"{path}: {nodes} nodes, {configs} configurations", markup=False, soft_wrap=True)
+            written.append({"file": str(path), "nodes": nodes, "configs": configs})
+        print_left_out(problems)
+        write({"written": written, "left_out": problems})
+
+
+@app.command(epilog="Example: `tvm-gnn-cost tpugraphs prepare data work/prepared --collection layout:xla:random`")
+def prepare(
+    root: Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")],
+    folder: Annotated[Path, typer.Argument(help="Where prepared graphs are kept; the same one resumes.")],
+    collection: Annotated[
+        list[str] | None, typer.Option(help="One of the five collections; repeat it. [default: all that are there]")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Prunes graphs, drops equal configurations and packs the rest: what training reads, a fraction of the size.
+
+    A file that can't be read is named and left out.
+    """
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
+        from tvm_gnn_cost.tpugraphs.collections import SPLITS, collections_in, graph_files
+        from tvm_gnn_cost.tpugraphs.prepare import Savings, prepare_files, prepared_folder
+
+        names = collection or collections_in(root)
+        if not names:
+            raise FileNotFoundError(f"{root} holds no collection; expected npz/layout/... or npz/tile/... below it")
+        files = [(name, split, graph_files(root, name, split)) for name in names for split in SPLITS]
+        total = sum(len(paths) for _, _, paths in files)
+        problems: list[str] = []
+        saved = dict.fromkeys(names, Savings())
+        with StepDisplay("graphs") as display:
+            for name, split, paths in files:
+                for _path, savings in prepare_files(paths, prepared_folder(folder, name, split), problems):
+                    saved[name] = saved[name] + savings
+                    done = sum(one.graphs for one in saved.values()) + len(problems)
+                    display.extracted(done, total)
+        table = Table(title=f"prepared in {folder}", title_justify="left")
+        for heading in ("collection", "graphs", "nodes", "kept", "configurations", "kept", "MiB", "kept", "seconds"):
+            table.add_column(heading, justify="left" if heading == "collection" else "right")
+        for name, one in saved.items():
+            sizes = [one.graphs, one.nodes, one.kept_nodes, one.configs, one.kept_configs]
+            mebibytes = [f"{size / 2**20:.1f}" for size in (one.bytes, one.kept_bytes)]
+            table.add_row(name, *map(str, sizes), *mebibytes, f"{one.seconds:.1f}")
+        console.print(table)
+        print_left_out(problems)
+        write({"collections": {name: asdict(one) for name, one in saved.items()}, "left_out": problems})
+
+
+class ModelOption(StrEnum):
+    """What ``train --model`` takes."""
+
+    tgraph = "tgraph"
+    cheb_sage = "cheb-sage"
+    rank_classes = "rank-classes"
+    gru = "gru"
+
+
+@app.command(epilog="Example: `tvm-gnn-cost tpugraphs train work/prepared layout:xla:random work/xla-random`")
+def train(
+    prepared: Annotated[Path, typer.Argument(help="What 'tpugraphs prepare' wrote.")],
+    collection: Annotated[str, typer.Argument(help="One of the five collections: each has models of its own.")],
+    folder: Annotated[Path, typer.Argument(help="Where the models go; the same one resumes.")],
+    model: Annotated[ModelOption, typer.Option(help="Which model.")] = ModelOption.tgraph,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the graphs, of each model.")] = 750,
+    configs_per_step: Annotated[int, typer.Option(min=2, help="Configurations that are compared at once.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 1e-3,
+    channels: Annotated[int | None, typer.Option(help="Width of the network. [default: the model's]")] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of the graphs, of which one validates.")] = 20,
+    trained: Annotated[int, typer.Option(min=1, help="Folds of which a model is trained.")] = 5,
+    kept: Annotated[int, typer.Option(min=1, help="Models that rank together, the best ones.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, folds and order.")] = 0,
+    json: JsonOption = None,
+) -> None:
+    """Trains models of one collection by cross-validation on its training and validation graphs."""
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
+        with StepDisplay("epochs") as display:
+            display.status("loading")
+            from tvm_gnn_cost.tpugraphs.ensemble import EnsembleSettings, train_ensemble
+            from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings
+            from tvm_gnn_cost.tpugraphs.prepare import read_all_prepared
+            from tvm_gnn_cost.tpugraphs.ranker import MODELS
+
+            graphs = [graph for split in ("train", "valid") for graph in read_all_prepared(prepared, collection, split)]
+            config = MODELS[model.value][1](kind=collection.partition(":")[0])
+            config = config if channels is None else replace(config, channels=channels)
+            settings = FitSettings(
+                loss=MODEL_LOSS[model.value],
+                epochs=epochs,
+                patience=epochs,
+                configs_per_step=configs_per_step,
+                learning_rate=learning_rate,
+                seed=seed,
+            )
+            display.total(epochs * trained)
+
+            def tell(fold: int, epoch: int, metrics: dict[str, float]) -> None:
+                display.epoch(fold * epochs + epoch, metrics)
+
+            ensemble = EnsembleSettings(folds, trained, kept)
+            rankers = train_ensemble(model.value, config, graphs, settings, ensemble, folder, tell)
+        errors = [ranker.card["training"]["validation_error"] for ranker in rankers]
+        console.print(
+            f"{folder}: {len(rankers)} models kept, validation errors {', '.join(f'{e:.3f}' for e in errors)}"
+        )
+        write({"folder": str(folder), "graphs": len(graphs), "validation_errors": errors})
+
+
+ModelsOption = Annotated[
+    list[str],
+    typer.Option("--model", help="COLLECTION=PATH, a model's file or what train wrote; repeat it."),
+]
+PermutationsOption = Annotated[
+    int, typer.Option(min=1, help="How often configurations are shuffled into those compared at once.")
+]
+
+
+@app.command(epilog="Example: `tvm-gnn-cost tpugraphs rank data out.csv --model layout:xla:random=work/xla-random`")
+def rank(
+    root: Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")],
+    table: Annotated[Path, typer.Argument(help="The competition's CSV file to write.")],
+    model: ModelsOption,
+    split: Annotated[str, typer.Option(help="Which graphs.")] = "test",
+    permutations: PermutationsOption = 10,
+    json: JsonOption = None,
+) -> None:
+    """Ranks all configurations of the graphs of one or several collections and writes the competition's table."""
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(), json_alone(json) as write:
+        problems: list[str] = []
+        rows: list[tuple[str, str]] = []
+        with StepDisplay("graphs") as display:
+            display.status("loading")
+            from tvm_gnn_cost.tpugraphs.collections import graph_files
+            from tvm_gnn_cost.tpugraphs.rank import rank_files
+            from tvm_gnn_cost.tpugraphs.submission import row, write_submission
+
+            rankers = _rankers(model)
+            files = {name: graph_files(root, name, split) for name in rankers}
+            total = sum(map(len, files.values()))
+            for name, paths in files.items():
+                for graph, scores, _ in rank_files(paths, rankers[name], permutations, problems):
+                    rows.append(row(name, graph, scores))
+                    display.extracted(len(rows) + len(problems), total)
+        print_left_out(problems)
+        count = write_submission(table, rows)
+        console.print(f"{table}: {count} graphs ranked, {len(problems)} left out")
+        write({"table": str(table), "graphs": count, "left_out": problems})
+
+
+@app.command(epilog="Example: `tvm-gnn-cost tpugraphs evaluate data --model tile:xla=work/tiles`")
+def evaluate(
+    root: Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")],
+    model: ModelsOption,
+    split: Annotated[str, typer.Option(help="Which graphs; their runtimes must be known.")] = "valid",
+    permutations: PermutationsOption = 10,
+    json: JsonOption = None,
+) -> None:
+    """Ranks graphs whose runtimes are known and prints how well: Kendall's tau, slowdowns, the competition's score."""
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(), json_alone(json) as write:
+        problems: list[str] = []
+        graphs: dict[str, dict[str, dict[str, float]]] = {}
+        with StepDisplay("graphs") as display:
+            display.status("loading")
+            from tvm_gnn_cost.tpugraphs.collections import graph_files
+            from tvm_gnn_cost.tpugraphs.metrics import competition_score, graph_metrics, mean_metrics
+            from tvm_gnn_cost.tpugraphs.rank import rank_files
+
+            rankers = _rankers(model)
+            files = {name: graph_files(root, name, split) for name in rankers}
+            total = sum(map(len, files.values()))
+            for name, paths in files.items():
+                graphs[name] = {}
+                for graph, scores, runtime in rank_files(paths, rankers[name], permutations, problems):
+                    if runtime is None:
+                        problems.append(f"{graph}: its runtimes are secret")
+                    else:
+                        graphs[name][graph] = graph_metrics(name, scores, runtime)
+                    display.extracted(sum(map(len, graphs.values())) + len(problems), total)
+        print_left_out(problems)
+        empty = [name for name, found in graphs.items() if not found]
+        if empty:
+            raise ValueError(f"no graph of {empty[0]} in {root} can be evaluated on its split '{split}'")
+        collections = {name: mean_metrics(list(found.values())) for name, found in graphs.items()}
+        for name, metrics in collections.items():
+            values = ", ".join(f"{metric} {value:.3f}" for metric, value in metrics.items())
+            console.print(f"{name}, {len(graphs[name])} graphs: {values}", soft_wrap=True)
+        score = competition_score(collections)
+        console.print(f"score of {len(collections)} collections: {score:.4f}")
+        write({"score": score, "collections": collections, "graphs": graphs, "left_out": problems})
+
+
+def _rankers(models: Sequence[str]) -> dict[str, list[Ranker]]:
+    """The models of each collection that ``--model`` names.
+
+    Raises:
+        ValueError: one is not COLLECTION=PATH, names a collection twice, or a path without models.
+    """
+    from tvm_gnn_cost.tpugraphs.ensemble import load_rankers
+
+    found: dict[str, list[Ranker]] = {}
+    for text in models:
+        collection, is_given, path = text.partition("=")
+        if not is_given or collection in found:
+            raise ValueError(f"--model {text}: expected COLLECTION=PATH, each collection once")
+        found[collection] = load_rankers(Path(path))
+    return found

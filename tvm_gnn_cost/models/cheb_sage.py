@@ -1,0 +1,58 @@
+"""Chebyshev spectral convolutions, then GraphSAGE; made to be trained with ListMLE.
+
+Defferrard et al. 2016 (arXiv 1606.09375) and Hamilton et al. 2017 (arXiv 1706.02216).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import ChebConv, SAGEConv
+
+from tvm_gnn_cost.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChebSageConfig(EncoderConfig):
+    """What a :class:`ChebSage` is made of.
+
+    Attributes:
+        order: Chebyshev polynomials; a node sees neighbours up to one step less away.
+        cheb_layers: Spectral convolutions.
+        sage_layers: Convolutions behind them.
+    """
+
+    order: int = 3
+    cheb_layers: int = 1
+    sage_layers: int = 2
+
+
+class ChebSage(ConfigurationModel):
+    """Scores configurations one by one, higher is faster.
+
+    Args:
+        config: What to build.
+    """
+
+    def __init__(self, config: ChebSageConfig) -> None:
+        width = config.channels
+        super().__init__(config, 2 * width)
+        layers: list[nn.Module] = [ChebConv(width, width, config.order) for _ in range(config.cheb_layers)]
+        layers += [SAGEConv(width, width) for _ in range(config.sage_layers)]
+        self.layers = nn.ModuleList(layers)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in layers)
+        self.out = nn.Sequential(nn.Linear(2 * width, width), nn.GELU(), nn.Linear(width, 1))
+
+    def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Mean and maximum over the nodes."""
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = x + functional.gelu(norm(layer(x, edge_index)))
+        return torch.cat([x.mean(dim=-2), x.amax(dim=-2)], dim=-1)
+
+    def forward(self, graph: ConfiguredInput) -> Tensor:
+        """float32[c], the score of each configuration."""
+        scores: Tensor = self.out(self.hidden(graph)).squeeze(-1)
+        return scores

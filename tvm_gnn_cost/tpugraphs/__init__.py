@@ -1,0 +1,1 @@
+"""Ranks layout and tile configurations of XLA graphs in the TpuGraphs format (Phothilimthana et al. 2023); no TVM."""

@@ -1,0 +1,58 @@
+"""Where the files of the five collections are below a root, as published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+#: As the competition names them.
+COLLECTIONS = ("layout:xla:random", "layout:xla:default", "layout:nlp:random", "layout:nlp:default", "tile:xla")
+SPLITS = ("train", "valid", "test")
+
+#: The archive of the competition puts ``npz_all`` above what the repository's own download calls ``npz``.
+_ABOVE = ("npz_all/npz", "npz", ".")
+
+
+def collection_folder(root: Path, collection: str) -> Path:
+    """The folder that holds a collection's splits.
+
+    Args:
+        root: The folder that holds ``npz_all`` or ``npz``, or one of these two.
+        collection: One of :data:`COLLECTIONS`.
+
+    Raises:
+        ValueError: there is no such collection.
+        FileNotFoundError: the root does not hold it.
+    """
+    if collection not in COLLECTIONS:
+        raise ValueError(f"unknown collection '{collection}'; one of: {', '.join(COLLECTIONS)}")
+    below = Path(*collection.split(":"))
+    for above in _ABOVE:
+        if (root / above / below).is_dir():
+            return (root / above / below).resolve()
+    raise FileNotFoundError(
+        f"{root} does not hold {collection}: there is no folder {below} in it, nor in its npz or npz_all/npz"
+    )
+
+
+def collections_in(root: Path) -> tuple[str, ...]:
+    """The collections that a root holds."""
+    found = []
+    for collection in COLLECTIONS:
+        try:
+            collection_folder(root, collection)
+        except FileNotFoundError:
+            continue
+        found.append(collection)
+    return tuple(found)
+
+
+def graph_files(root: Path, collection: str, split: str) -> tuple[Path, ...]:
+    """The files of one split in the order of their names; none where the split is missing or empty.
+
+    Raises:
+        ValueError: there is no such collection or split.
+        FileNotFoundError: the root does not hold the collection.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"unknown split '{split}'; one of: {', '.join(SPLITS)}")
+    return tuple(sorted((collection_folder(root, collection) / split).glob("*.npz")))

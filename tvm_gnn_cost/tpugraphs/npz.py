@@ -1,0 +1,285 @@
+"""Reads one file of TpuGraphs; its configurations, which may be larger than memory, are read a part at a time.
+
+The keys, their shapes and what they mean are those of the data set's README. The integer types there and in the
+published files differ, so any is taken.
+"""
+
+from __future__ import annotations
+
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+NODE_FEATURES = 140
+LAYOUT_VALUES = 18  # output, input and kernel layout, 6 values each, minor to major, padded with -1
+TILE_VALUES = 24  # kernel, output and input bounds, 6 and their sum and product each
+_CHUNK_BYTES = 1 << 22
+
+Kind = Literal["layout", "tile"]
+
+
+@dataclass(frozen=True)
+class Configs:
+    """The configurations of one graph, left in the file.
+
+    Attributes:
+        path: The file.
+        kind: ``layout`` or ``tile``.
+        shape: [c, nc, 18] for layouts of nc nodes, [c, 24] for tiles.
+    """
+
+    path: Path
+    kind: Kind
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def iterate(self, at_once: int | None = None) -> Iterator[npt.NDArray[Any]]:
+        """All of them in order, at most ``at_once`` at a time, by default 4 MiB as stored.
+
+        int8[k, nc, 18] for layouts, float32[k, 24] for tiles.
+
+        Raises:
+            ValueError: the file is damaged, or a layout holds anything but -1 to 5.
+        """
+        field = _config_field(self.kind)
+        with _open(self.path) as archive, _array(self.path, archive, field) as array:
+            row_bytes = array.dtype.itemsize * math.prod(self.shape[1:])
+            rows = at_once or max(1, _CHUNK_BYTES // max(1, row_bytes))
+            for start in range(0, len(self), rows):
+                count = min(rows, len(self) - start)
+                chunk = np.frombuffer(array.read(count * row_bytes), array.dtype)
+                yield self._checked(chunk.reshape(count, *self.shape[1:]), field)
+
+    def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """The given ones in the given order; the file is read up to the last of them. Raises as :meth:`iterate`."""
+        order = np.argsort(rows, kind="stable")
+        wanted = rows[order]
+        dtype = np.int8 if self.kind == "layout" else np.float32
+        out = np.empty((len(rows), *self.shape[1:]), dtype)
+        start = 0
+        for chunk in self.iterate():
+            begin, end = np.searchsorted(wanted, [start, start + len(chunk)])
+            out[order[begin:end]] = chunk[wanted[begin:end] - start]
+            start += len(chunk)
+            if end == len(rows):
+                break
+        return out
+
+    def _checked(self, chunk: npt.NDArray[Any], field: str) -> npt.NDArray[Any]:
+        if self.kind == "tile":
+            if not np.isfinite(chunk).all():
+                raise ValueError(f"{self.path}: {field} holds a number that is not finite")
+            return chunk.astype(np.float32)
+        with np.errstate(invalid="ignore"):
+            small = chunk.astype(np.int8)
+        if not ((small == chunk) & (small >= -1) & (small <= 5)).all():
+            raise ValueError(f"{self.path}: {field} holds a value that is no dimension of a layout (-1 to 5)")
+        return small
+
+
+@dataclass(frozen=True)
+class ConfiguredGraph:
+    """A graph of n nodes and c configurations.
+
+    Attributes:
+        path: The file; its stem is the graph's name.
+        node_feat: float32[n, 140].
+        node_opcode: int64[n].
+        edge_index: int64[2, m]; a column (u, v): u consumes v's output.
+        config_nodes: int64[nc], the nodes that a layout is for; empty for tiles.
+        configs: The configurations.
+        runtime: float64[c], the lower the better; over the default tile's for tiles. None where it is kept secret, as
+            in the test split: missing, or zero throughout.
+    """
+
+    path: Path
+    node_feat: npt.NDArray[np.float32]
+    node_opcode: npt.NDArray[np.int64]
+    edge_index: npt.NDArray[np.int64]
+    config_nodes: npt.NDArray[np.int64]
+    configs: Configs
+    runtime: npt.NDArray[np.float64] | None
+
+    @property
+    def name(self) -> str:
+        """What the competition calls it."""
+        return self.path.stem
+
+
+def read_graph(path: Path) -> ConfiguredGraph:
+    """Reads all of a file but its configurations, of which the shape alone.
+
+    Raises:
+        ValueError: the file is damaged, or a field is missing or mis-shaped; the message names both.
+        OSError: the file cannot be read.
+    """
+    with _open(path) as archive:
+        fields = _Fields(path, archive)
+        feat = fields.floats("node_feat", ("n", NODE_FEATURES)).astype(np.float32)
+        opcode = fields.integers("node_opcode", ("n",), above=256)
+        edges = fields.integers("edge_index", ("m", 2), above=len(feat))
+        kind: Kind = "tile" if "config_feat" in fields else "layout"
+        if kind == "layout":
+            nodes = fields.integers("node_config_ids", ("nc",), above=len(feat))
+            expected: tuple[str | int, ...] = ("c", "nc", LAYOUT_VALUES)
+        else:
+            nodes = np.zeros(0, np.int64)
+            expected = ("c", TILE_VALUES)
+        field = _config_field(kind)
+        with _array(path, archive, field) as array:
+            fields.check_shape(field, array.shape, expected)
+        if array.is_fortran:
+            raise ValueError(f"{path}: {field} is stored by columns; save numpy.ascontiguousarray of it")
+        configs = Configs(path, kind, array.shape)
+        return ConfiguredGraph(path, feat, opcode, edges.T, nodes, configs, _runtime(fields, kind))
+
+
+def read_graphs(files: Iterable[Path], problems: list[str]) -> Iterator[ConfiguredGraph]:
+    """Reads one file after the other; what is wrong with one that can't be read is added to ``problems``."""
+    for path in files:
+        try:
+            graph = read_graph(path)
+        except (ValueError, OSError) as error:
+            problems.append(str(error))
+            continue
+        yield graph
+
+
+def _runtime(fields: _Fields, kind: Kind) -> npt.NDArray[np.float64] | None:
+    if "config_runtime" not in fields:
+        return None
+    runtime = fields.floats("config_runtime", ("c",))
+    if not runtime.any():
+        return None
+    if not (runtime > 0).all():
+        raise ValueError(f"{fields.path}: config_runtime holds a number that is not positive")
+    if kind == "layout":
+        return runtime
+    normalizers = fields.floats("config_runtime_normalizers", ("c",))
+    if not (normalizers > 0).all():
+        raise ValueError(f"{fields.path}: config_runtime_normalizers holds a number that is not positive")
+    return runtime / normalizers
+
+
+def _config_field(kind: Kind) -> str:
+    return "node_config_feat" if kind == "layout" else "config_feat"
+
+
+class _Fields:
+    """The arrays of a file, checked as they are read; a letter in a shape stands for the same size everywhere."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path, self.archive = path, archive
+        self.sizes: dict[str, int] = {}
+
+    def __contains__(self, field: str) -> bool:
+        return f"{field}.npy" in self.archive.namelist()
+
+    def check_shape(self, field: str, shape: tuple[int, ...], expected: tuple[str | int, ...]) -> None:
+        """Raises ValueError where they differ."""
+        sizes = [one if isinstance(one, int) else self.sizes.get(one) for one in expected]
+        if len(shape) != len(sizes) or any(want not in (None, have) for want, have in zip(sizes, shape, strict=True)):
+            names = [
+                f"{one} = {size}" if isinstance(one, str) and size is not None else str(one)
+                for one, size in zip(expected, sizes, strict=True)
+            ]
+            raise ValueError(f"{self.path}: {field} has the shape {list(shape)}, not [{', '.join(names)}]")
+        self.sizes |= {one: have for one, have in zip(expected, shape, strict=True) if isinstance(one, str)}
+
+    def floats(self, field: str, expected: tuple[str | int, ...]) -> npt.NDArray[np.float64]:
+        """Finite numbers of any type."""
+        with _array(self.path, self.archive, field) as array:
+            raw = array.read(array.size)
+        found = np.frombuffer(raw, array.dtype)
+        found = found.reshape(array.shape[::-1]).T if array.is_fortran else found.reshape(array.shape)
+        if found.size == 0 and len(expected) == 2 and isinstance(expected[1], int):
+            found = found.reshape(0, expected[1])  # no edges: written as an empty list, of one dimension
+        self.check_shape(field, found.shape, expected)
+        if not np.isfinite(found).all():
+            raise ValueError(f"{self.path}: {field} holds a number that is not finite")
+        return found.astype(np.float64)
+
+    def integers(self, field: str, expected: tuple[str | int, ...], above: int) -> npt.NDArray[np.int64]:
+        """Whole numbers of any type, from 0 to below ``above``."""
+        array = self.floats(field, expected)
+        if ((array != np.floor(array)) | (array < 0) | (array >= above)).any():
+            raise ValueError(f"{self.path}: {field} holds something else than whole numbers from 0 to {above - 1}")
+        return array.astype(np.int64)
+
+
+class _Array:
+    """One array of an archive as a stream behind its header."""
+
+    def __init__(self, path: Path, field: str, stream: IO[bytes]) -> None:
+        self.path, self.field, self._stream = path, field, stream
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            header = np.lib.format.read_array_header_1_0(stream)
+        elif version == (2, 0):
+            header = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise ValueError(f"version {version} of the npy format")
+        self.shape: tuple[int, ...]
+        self.dtype: np.dtype[Any]
+        self.shape, self.is_fortran, self.dtype = header
+        if self.dtype.kind not in "fiu":
+            raise ValueError(f"it holds {self.dtype}, not numbers")
+        self.size = self.dtype.itemsize * math.prod(self.shape)
+
+    def read(self, size: int) -> bytes:
+        """The next so many bytes."""
+        with _damage(self.path, self.field):
+            raw = self._stream.read(size)
+            if len(raw) != size:
+                raise ValueError("it ends early")
+        return raw
+
+
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError),  # of a header that is no Python literal
+)
+
+
+@contextmanager
+def _damage(path: Path, field: str) -> Iterator[None]:
+    """The many errors of a damaged archive become one that names the file and the field."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise ValueError(f"{path}: {field} cannot be read ({error})") from error
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[zipfile.ZipFile]:
+    with _damage(path, "the archive"):
+        archive = zipfile.ZipFile(path)
+    with archive:
+        yield archive
+
+
+@contextmanager
+def _array(path: Path, archive: zipfile.ZipFile, field: str) -> Iterator[_Array]:
+    name = f"{field}.npy"
+    if name not in archive.namelist():
+        raise ValueError(f"{path}: the field {field} is missing")
+    with _damage(path, field):
+        stream = archive.open(name)
+    with stream:
+        with _damage(path, field):
+            array = _Array(path, field, stream)
+            # Found out before memory is asked for.
+            if archive.getinfo(name).file_size - stream.tell() != array.size:
+                raise ValueError(f"its size is not that of the shape {list(array.shape)}")
+        yield array

@@ -1,0 +1,51 @@
+"""Ranks all configurations of published graphs, with a model of each collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.tpugraphs.npz import read_graphs
+from tvm_gnn_cost.tpugraphs.prepare import prepare_graph, read_prepared
+from tvm_gnn_cost.tpugraphs.ranker import Ranker, score_with_all
+
+#: A graph's name, float64[c] scores of all its configurations and their runtimes, None where these are secret.
+Ranked = tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64] | None]
+
+
+def rank_files(
+    files: Sequence[Path], rankers: Sequence[Ranker], permutations: int, problems: list[str]
+) -> Iterator[Ranked]:
+    """Scores every configuration of every file, equal ones too.
+
+    What is wrong with a file that can't be read is added to ``problems``, and the rest goes on.
+
+    Args:
+        files: As published.
+        rankers: Models of the files' collection, which rank together.
+        permutations: See :func:`~tvm_gnn_cost.tpugraphs.ranker.score`.
+        problems: Told of every file that is left out.
+
+    Raises:
+        ValueError: the models are of layouts and the graphs of tiles, or the other way round.
+    """
+    for graph in read_graphs(files, problems):
+        for ranker in rankers:
+            if ranker.config.kind != graph.configs.kind:
+                raise ValueError(
+                    f"{graph.path} has {graph.configs.kind} configurations, and the model ranks those of a "
+                    f"{ranker.config.kind}"
+                )
+        # Through a file, because the configurations of a graph may not fit into memory.
+        with TemporaryDirectory() as scratch:
+            try:
+                prepare_graph(graph, Path(scratch), keeps_equal=True)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
+            scores = score_with_all(rankers, read_prepared(Path(scratch), graph.name), permutations)
+        yield graph.name, scores, graph.runtime

@@ -1,0 +1,55 @@
+"""Standardisation of node features: zero mean and unit deviation over the nodes of the training graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and standard deviation of each column.
+
+    Attributes:
+        mean: float64[k].
+        deviation: float64[k]; 1 for a column that never changes.
+    """
+
+    mean: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, graphs: Iterable[npt.NDArray[np.float32]]) -> Scale:
+        """Of the columns of float32[n, k] a graph, a graph at a time (Chan et al. 1983, for the variance's sum).
+
+        Raises:
+            ValueError: there is no node.
+        """
+        count = 0
+        mean: npt.NDArray[np.float64] = np.zeros(0)
+        squares: npt.NDArray[np.float64] = np.zeros(0)
+        for features in graphs:
+            if not len(features):
+                continue
+            part = features.astype(np.float64)
+            own = part.mean(axis=0)
+            own_squares = ((part - own) ** 2).sum(axis=0)
+            if count == 0:
+                count, mean, squares = len(part), own, own_squares
+                continue
+            total = count + len(part)
+            step = own - mean
+            squares = squares + own_squares + step**2 * (count * len(part) / total)
+            mean = mean + step * (len(part) / total)
+            count = total
+        if count == 0:
+            raise ValueError("there is no node to take the mean of")
+        deviation = np.sqrt(squares / count)
+        return cls(mean, np.where(deviation > 0, deviation, 1.0))
+
+    def apply(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The standardised float32[n, k]."""
+        return ((features - self.mean) / self.deviation).astype(np.float32)
