@@ -222,7 +222,8 @@ def test_the_published_tiles(tmp_path: Path):
     problems: list[str] = []
     found = list(encode(PUBLISHED / "op_tuning_data.pb", "tile", tmp_path, problems))
     assert sorted((configs for _, _, configs in found), reverse=True)[:6] == [579, 61, 23, 16, 16, 16]
-    assert len(found) + len(problems) == 15
+    assert (len(found), len(problems)) == (12, 3)
+    assert sum(configs for _, _, configs in found) == 745
     for out, _, _ in found:
         graph = read_graph(out)
         assert graph.runtime is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Self
@@ -108,6 +109,7 @@ class StepDisplay(_Display):
     def __init__(self, unit: str) -> None:
         super().__init__(None, unit)
         self.first: tuple[float, int] | None = None
+        self.told = -math.inf
 
     def total(self, steps: int) -> None:
         """How many steps there are."""
@@ -118,6 +120,10 @@ class StepDisplay(_Display):
         self.progress.update(self.bar, completed=done, total=total)
         now = time.monotonic()
         since, before = self.first = self.first or (now, done)
+        # A line each 5 seconds where there is no terminal.
+        if not console.is_terminal and now < self.told + 5 and done < total:
+            return
+        self.told = now
         rate = f", {(done - before) / (now - since):.0f} a second" if done > before and now > since else ""
         self.status(f"{done} of {total} {self.unit}{rate}")
 

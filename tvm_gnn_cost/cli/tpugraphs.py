@@ -92,7 +92,7 @@ def prepare(
                     done = sum(one.graphs for one in saved.values()) + len(problems)
                     display.extracted(done, total)
         table = Table(title=f"prepared in {folder}", title_justify="left")
-        for heading in ("collection", "graphs", "nodes", "kept", "configurations", "kept", "MiB", "kept", "seconds"):
+        for heading in ("collection", "graphs", "nodes", "kept", "configs", "kept", "MiB", "kept", "seconds"):
             table.add_column(heading, justify="left" if heading == "collection" else "right")
         for name, one in saved.items():
             sizes = [one.graphs, one.nodes, one.kept_nodes, one.configs, one.kept_configs]

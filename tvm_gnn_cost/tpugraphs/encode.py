@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,15 +79,14 @@ def encode_tiles(data: Any) -> _Fields:
     Raises:
         ValueError: it has runs without tiles, fewer than two, or none with the default tile.
     """
-    if len(data.runs) < 2 or not all(run.op_config.HasField("tile_size_config") for run in data.runs):
+    if len(data.runs) < 2 or not all(any(_bounds(run)) for run in data.runs):
         raise ValueError("it has not two runs or more, each with tiles")
     runs = [run for run in data.runs if not run.error and run.profile.compute_time_ns > 1]
     default = next((run.profile.compute_time_ns for run in runs if run.is_default), None)
     if default is None:
         raise ValueError("it has no run with the default tile")
-    tiles = [run.op_config.tile_size_config for run in runs]
     return _graph(data.module) | {
-        "config_feat": np.array([_tile(one) for one in tiles], np.float32),
+        "config_feat": np.array([_tile(run) for run in runs], np.float32),
         "config_runtime": np.array([run.profile.compute_time_ns for run in runs], np.int64),
         "config_runtime_normalizers": np.full(len(runs), default, np.int64),
     }
@@ -131,6 +130,10 @@ def _layout(node: Any) -> list[int]:
     return out
 
 
-def _tile(tile: Any) -> list[float]:
-    bounds = (tile.kernel_bounds, tile.output_bounds, tile.input_bounds)
-    return [value for one in bounds for value in with_aggregates(one, 6, product_if_empty=0)]
+def _bounds(run: Any) -> tuple[Sequence[int], ...]:
+    tile = run.op_config.tile_size_config
+    return tile.kernel_bounds, tile.output_bounds, tile.input_bounds
+
+
+def _tile(run: Any) -> list[float]:
+    return [value for one in _bounds(run) for value in with_aggregates(one, 6, product_if_empty=0)]
