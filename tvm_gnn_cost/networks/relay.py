@@ -63,17 +63,45 @@ def load_relay_network(name: str) -> RelayNetwork:
         raise ValueError(f"unknown network '{name}' for auto_scheduler; one of: {', '.join(NETWORKS)}")
     module, settings = NETWORKS[name]
     testing = importlib.import_module(f"tvm.relay.testing.{module}")
-    state = np.random.get_state()
-    np.random.seed(0)  # its initialiser draws from the global generator
     mod, params = testing.get_workload(batch_size=1, **settings)
-    example = np.random.default_rng(0).standard_normal((1, *settings["image_shape"])).astype(np.float32)
-    np.random.set_state(state)
+    rng = np.random.default_rng(0)
+    params = _draw_weights(mod, params, settings.get("layout") == "NHWC", rng)
+    example = rng.standard_normal((1, *settings["image_shape"])).astype(np.float32)
     if "layout" not in settings:
         layouts = {"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]}
         convert = [relay.transform.RemoveUnusedFunctions(), relay.transform.ConvertLayout(layouts)]
         with tvm.transform.PassContext(opt_level=3):
             mod = tvm.transform.Sequential(convert)(mod)
     return RelayNetwork(name, mod, params, example)
+
+
+def _draw_weights(mod: tvm.IRModule, params: dict[str, Any], is_nhwc: bool, rng: np.random.Generator) -> dict[str, Any]:
+    """Weights with which the output depends on every layer (He et al. 2015, arXiv 1502.01852).
+
+    ``relay.testing``'s own let the activations vanish: MobileNet's output is 0.001 for each of 1,000 classes, and a
+    tuned network that computes something else would show no difference.
+    """
+    order = [str(var.name_hint) for var in mod["main"].params if str(var.name_hint) in params]
+    classifier = [name for name in order if len(params[name].shape) == 2][-1:]
+    drawn = {}
+    for name in order:
+        shape = tuple(int(size) for size in params[name].shape)
+        if len(shape) < 2:
+            values = np.full(shape, 1.0 if name.endswith(("gamma", "var")) else 0.0)
+        else:
+            deviation = np.sqrt(2 / _fan_in(shape, is_nhwc))
+            # Logits of one size with their differences, so that the softmax is neither flat nor a single one.
+            values = rng.standard_normal(shape) * deviation * (0.1 if name in classifier else 1.0)
+        drawn[name] = tvm.nd.array(values.astype(np.float32))
+    return drawn
+
+
+def _fan_in(shape: tuple[int, ...], is_nhwc: bool) -> int:
+    """Inputs of one output; kernels are HWIO (HWOI with one input for depthwise convolutions) or OIHW."""
+    if len(shape) == 4 and is_nhwc:
+        height, width, *channels = shape
+        return height * width * (1 if channels[1] == 1 else channels[0])
+    return int(np.prod(shape[1:]))
 
 
 def local_target() -> Target:
