@@ -34,7 +34,7 @@ install: $(VENV)/installed
 # Editable: the package is read from here, and only a change of what is built or required installs again.
 $(VENV)/installed: pyproject.toml CMakeLists.txt $(wildcard extraction/*) | $(VENV)/ready
 	@echo "Installing the dependencies and building the extractor; the first time this takes some minutes."
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-build-isolation --editable '.[tvm,dev]'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-build-isolation --editable '.[tvm,xla,dev]'
 	@touch $@
 
 ansor: $(ANSOR)/installed

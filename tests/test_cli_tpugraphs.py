@@ -55,9 +55,13 @@ def test_from_published_files_to_a_ranking(tmp_path: Path, capfd: pytest.Capture
     write(root / "npz/layout/xla/random/test/t.npz", layout_fields(configs=4, seed=4), config_runtime=None)
     run("prepare", root, prepared)
     models = tmp_path / "models"
-    options = ("--epochs", 2, "--channels", 16, "--folds", 4, "--trained", 2, "--kept", 1)
+    options = ("--epochs", 2, "--set", "channels=16", "--folds", 4, "--trained", 2, "--kept", 1)
     trained = run("train", prepared, "layout:xla:random", models, *options)
-    assert (trained["graphs"], len(trained["validation_errors"])) == (4, 1)
+    assert (trained["graphs"], len(trained["validation_errors"]["0"])) == (4, 1)
+
+    seeds = run("train", prepared, "layout:xla:random", tmp_path / "seeds", *options, "--seed", 3, "--seed", 4)
+    assert set(seeds["validation_errors"]) == {"3", "4"}
+    assert (tmp_path / "seeds" / "seed-4" / "kept.json").is_file()
 
     chosen = ("--model", f"layout:xla:random={models}", "--permutations", 2)
     found = run("evaluate", root, *chosen)
@@ -84,6 +88,10 @@ def test_mistakes_get_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[
         (("prepare", tmp_path, tmp_path / "out", "--collection", "tile"), "unknown collection 'tile'"),
         (("encode", tmp_path / "bad.pb", tmp_path / "out", "--source", "tile"), "bad.pb: not a serialised TuningData"),
         (("train", tmp_path, "tile:xla", tmp_path / "out"), "20 folds of 0 graphs"),
+        (
+            ("train", tmp_path, "tile:xla", tmp_path / "out", "--set", "chanels=3"),
+            "--set chanels=3: expected NAME=VALUE",
+        ),
         (("rank", tmp_path, tmp_path / "o.csv", "--model", "tile:xla"), "expected COLLECTION=PATH"),
         (("rank", tmp_path, tmp_path / "o.csv", "--model", f"tile:xla={tmp_path}"), "no finished training is there"),
         (("encode", tmp_path / "none.pb", tmp_path / "out", "--source", "tile"), "none.pb"),

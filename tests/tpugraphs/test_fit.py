@@ -11,13 +11,15 @@ import torch
 from tests.tpugraphs.published import layout_fields, tile_fields, write
 from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds
 from tvm_gnn_cost.tpugraphs.metrics import graph_metrics
+from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
+from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
 from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph, prepare_files, read_prepared
 from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score, score_with_all
 
 SETTINGS = FitSettings(epochs=30, patience=30, configs_per_step=32, learning_rate=3e-3)
 
 
-def prepared(folder: Path, kind: str, count: int) -> list[PreparedGraph]:
+def prepared(folder: Path, kind: str, count: int, *, prunes: bool = True) -> list[PreparedGraph]:
     """Graphs whose configurations cost what one value of theirs says."""
     files = []
     for seed in range(count):
@@ -28,7 +30,7 @@ def prepared(folder: Path, kind: str, count: int) -> list[PreparedGraph]:
             fields = tile_fields(configs=60, seed=seed) | {"config_runtime_normalizers": np.ones(60)}
             runtime = 1 + fields["config_feat"][:, 2] / 1000
         files.append(write(folder / "npz" / f"{kind}{seed}.npz", fields, config_runtime=runtime))
-    assert len(list(prepare_files(files, folder / "prepared", []))) == count
+    assert len(list(prepare_files(files, folder / "prepared", [], prunes=prunes))) == count
     return [read_prepared(folder / "prepared", file.stem) for file in files]
 
 
@@ -76,6 +78,40 @@ def test_opcodes_of_the_training_graphs_are_known_and_no_others(tmp_path: Path):
     ranker = fit("gru", small("gru", "layout"), train, [valid], replace(SETTINGS, loss="runtime", epochs=1), tmp_path)
     known = torch.nonzero(ranker.state["encoder.opcodes.is_known"]).flatten().tolist()
     assert known == np.unique(np.concatenate([graph.opcode for graph in train])).tolist()
+
+
+def test_opcodes_by_fasttext(tmp_path: Path):
+    *train, valid = prepared(tmp_path, "layout", 3)
+    config = replace(small("gru", "layout"), opcodes="fasttext")
+    ranker = fit("gru", config, train, [valid], replace(SETTINGS, loss="runtime", epochs=1), tmp_path)
+    vectors = ranker.state["encoder.opcodes.vectors"]
+    assert vectors.shape == (121, 16)
+    lengths = vectors.norm(dim=1)
+    seen = np.unique(np.concatenate([graph.opcode for graph in train]))
+    torch.testing.assert_close(lengths[seen], torch.ones(len(seen)))
+    assert lengths[0] == 0
+    # A name that shares no three letters with one that was seen is unknown.
+    assert ((lengths - 1).abs() < 1e-5).sum() > 100
+    ranker.save(tmp_path / "ranker.safetensors")
+    assert Ranker.load(tmp_path / "ranker.safetensors").config == config
+
+
+def test_an_opcode_never_seen_has_a_vector_like_its_name(tmp_path: Path):
+    graphs = prepared(tmp_path, "layout", 20)
+    unseen = OPCODES["all-reduce-start"]
+    related = OPCODES["all-reduce-done"]
+    graphs = [replace(graph, opcode=np.where(graph.opcode == unseen, 1, graph.opcode)) for graph in graphs]
+    vectors = opcode_vectors(graphs, 16, seed=0)
+    near = vectors[1:] @ vectors[unseen]
+    assert np.abs(vectors[unseen]).max() > 0
+    assert near[related - 1] > np.quantile(np.delete(near, unseen - 1), 0.9)
+
+
+def test_graphs_that_were_not_prepared_alike_do_not_train(tmp_path: Path):
+    train = prepared(tmp_path / "a", "layout", 2)
+    valid = prepared(tmp_path / "b", "layout", 1, prunes=False)
+    with pytest.raises(ValueError, match="some of the graphs were pruned and some were not"):
+        fit("tgraph", small("tgraph", "layout"), train, valid, SETTINGS, tmp_path)
 
 
 def test_more_permutations_average_over_who_is_compared(tmp_path: Path):

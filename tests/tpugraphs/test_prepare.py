@@ -44,6 +44,17 @@ def test_what_a_layout_is_for_and_its_neighbours_stay(tmp_path: Path):
     np.testing.assert_array_equal(found.opcode, fields["node_opcode"][[4, 5, 6, 10, 11]])
 
 
+def test_all_nodes_stay_where_asked(tmp_path: Path):
+    path = write(tmp_path / "chain.npz", layout_fields(nodes=12))
+    ((_, saved),) = prepare_files([path], tmp_path / "prepared", [], prunes=False)
+    assert (saved.nodes, saved.kept_nodes) == (12, 12)
+    found = read_prepared(tmp_path / "prepared", "chain")
+    assert not found.is_pruned
+    np.testing.assert_array_equal(found.edge_index, read_graph(path).edge_index)
+    with pytest.raises(ValueError, match=r"chain\.npz: it was not pruned when it was prepared"):
+        list(prepare_files([path], tmp_path / "prepared", []))
+
+
 def test_of_equal_configurations_the_fastest_stays(tmp_path: Path):
     fields = layout_fields(configs=6)
     configs = fields["node_config_feat"][[0, 1, 0, 2, 1, 0]]

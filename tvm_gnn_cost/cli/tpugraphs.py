@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +59,55 @@ def encode(
         write({"written": written, "left_out": problems})
 
 
+@app.command(epilog="Example: `tvm-gnn-cost tpugraphs measure work/xla-cpu --network lstm-a --network vgg-a`")
+def measure(
+    folder: Annotated[Path, typer.Argument(help="Where graphs and card go; the same one resumes.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="A network of networks/xla.py; repeat it. [default: all]")
+    ] = None,
+    configs: Annotated[int, typer.Option(min=2, help="Different layouts of each network.")] = 84,
+    rounds: Annotated[int, typer.Option(min=2, help="Times that each layout is measured.")] = 12,
+    seconds: Annotated[float, typer.Option(min=0.0, help="How long one measurement takes, about.")] = 0.02,
+    threshold: Annotated[
+        float, typer.Option(help="Drop a graph whose two halves of rounds agree less, as Kendall's tau.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Of layouts, weights and order.")] = 0,
+    json: JsonOption = None,
+) -> None:
+    """Measures layouts of small JAX networks on this CPU, through XLA, in the data set's format.
+
+    Takes 40 minutes for all; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
+    """
+    from tvm_gnn_cost.cli.display import StepDisplay
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
+        with StepDisplay("graphs") as display:
+            display.status("loading")
+            try:
+                from tvm_gnn_cost.networks.xla import NETWORKS
+                from tvm_gnn_cost.tpugraphs.measure import MeasureSettings
+                from tvm_gnn_cost.tpugraphs.measure import measure as measure_networks
+            except ModuleNotFoundError as error:
+                if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
+                    raise
+                raise RuntimeError("measuring needs JAX: pip install 'tvm-gnn-cost[xla]'") from error
+            settings = MeasureSettings(configs, rounds, seconds, threshold, seed)
+            card = measure_networks(network or list(NETWORKS), folder, settings, display)
+        table = Table(title=f"measured in {folder}", title_justify="left")
+        for heading in ("graph", "nodes", "configurable", "configs", "fastest", "slowest", "retest tau", ""):
+            table.add_column(heading, justify="left" if heading in ("graph", "") else "right")
+        for name, one in card["graphs"].items():
+            if "configs" in one:
+                counts = [str(one[key]) for key in ("nodes", "configurable", "configs")]
+                times = [f"{one[key]:.2f} ms" for key in ("fastest_ms", "slowest_ms")]
+                row = [*counts, *times, f"{one['retest_tau']:.2f}"]
+            else:
+                row = [""] * 6
+            table.add_row(name, *row, f"dropped: {one['dropped']}" if "dropped" in one else "")
+        console.print(table)
+        write(card)
+
+
 @app.command(epilog="Example: `tvm-gnn-cost tpugraphs prepare data work/prepared --collection layout:xla:random`")
 def prepare(
     root: Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")],
@@ -66,6 +115,9 @@ def prepare(
     collection: Annotated[
         list[str] | None, typer.Option(help="One of the five collections; repeat it. [default: all that are there]")
     ] = None,
+    prune: Annotated[
+        bool, typer.Option(help="Keep the configurable nodes and their neighbours alone; small graphs can do without.")
+    ] = True,
     json: JsonOption = None,
 ) -> None:
     """Prunes graphs, drops equal configurations and packs the rest: what training reads, a fraction of the size.
@@ -87,7 +139,8 @@ def prepare(
         saved = dict.fromkeys(names, Savings())
         with StepDisplay("graphs") as display:
             for name, split, paths in files:
-                for _path, savings in prepare_files(paths, prepared_folder(folder, name, split), problems):
+                there = prepared_folder(folder, name, split)
+                for _path, savings in prepare_files(paths, there, problems, prunes=prune):
                     saved[name] = saved[name] + savings
                     done = sum(one.graphs for one in saved.values()) + len(problems)
                     display.extracted(done, total)
@@ -120,12 +173,22 @@ def train(
     model: Annotated[ModelOption, typer.Option(help="Which model.")] = ModelOption.tgraph,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the graphs, of each model.")] = 750,
     configs_per_step: Annotated[int, typer.Option(min=2, help="Configurations that are compared at once.")] = 64,
-    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 1e-3,
-    channels: Annotated[int | None, typer.Option(help="Width of the network. [default: the model's]")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the model or the training, say channels=64, cross_attention=false, "
+            "opcodes=fasttext, loss=listmle, learning_rate=0.002, weight_decay=0; repeat it. A wrong name lists all.",
+        ),
+    ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts of the graphs, of which one validates.")] = 20,
     trained: Annotated[int, typer.Option(min=1, help="Folds of which a model is trained.")] = 5,
     kept: Annotated[int, typer.Option(min=1, help="Models that rank together, the best ones.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, folds and order.")] = 0,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Of weights, folds and order; of several, each has its own subfolder. [default: 0]"),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Trains models of one collection by cross-validation on its training and validation graphs."""
@@ -136,31 +199,35 @@ def train(
             display.status("loading")
             from tvm_gnn_cost.tpugraphs.ensemble import EnsembleSettings, train_ensemble
             from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings
+            from tvm_gnn_cost.tpugraphs.options import with_options
             from tvm_gnn_cost.tpugraphs.prepare import read_all_prepared
             from tvm_gnn_cost.tpugraphs.ranker import MODELS
 
             graphs = [graph for split in ("train", "valid") for graph in read_all_prepared(prepared, collection, split)]
-            config = MODELS[model.value][1](kind=collection.partition(":")[0])
-            config = config if channels is None else replace(config, channels=channels)
-            settings = FitSettings(
-                loss=MODEL_LOSS[model.value],
-                epochs=epochs,
-                patience=epochs,
-                configs_per_step=configs_per_step,
-                learning_rate=learning_rate,
-                seed=seed,
-            )
-            display.total(epochs * trained)
+            seeds = list(dict.fromkeys(seed or [0]))
+            display.total(epochs * trained * len(seeds))
+            errors: dict[int, list[float]] = {}
+            for number in seeds:
+                default = FitSettings(
+                    loss=MODEL_LOSS[model.value],
+                    epochs=epochs,
+                    patience=epochs,
+                    configs_per_step=configs_per_step,
+                    seed=number,
+                )
+                config, settings = with_options(
+                    change or [], MODELS[model.value][1](kind=collection.partition(":")[0]), default
+                )
 
-            def tell(fold: int, epoch: int, metrics: dict[str, float]) -> None:
-                display.epoch(fold * epochs + epoch, metrics)
+                def tell(fold: int, epoch: int, metrics: dict[str, float]) -> None:
+                    display.epoch((len(errors) * trained + fold) * epochs + epoch, metrics)
 
-            ensemble = EnsembleSettings(folds, trained, kept)
-            rankers = train_ensemble(model.value, config, graphs, settings, ensemble, folder, tell)
-        errors = [ranker.card["training"]["validation_error"] for ranker in rankers]
-        console.print(
-            f"{folder}: {len(rankers)} models kept, validation errors {', '.join(f'{e:.3f}' for e in errors)}"
-        )
+                ensemble = EnsembleSettings(folds, trained, kept)
+                own = folder if len(seeds) == 1 else folder / f"seed-{number}"
+                rankers = train_ensemble(model.value, config, graphs, settings, ensemble, own, tell)
+                errors[number] = [ranker.card["training"]["validation_error"] for ranker in rankers]
+                listed = ", ".join(f"{error:.3f}" for error in errors[number])
+                console.print(f"{own}: {len(rankers)} models kept, validation errors {listed}", soft_wrap=True)
         write({"folder": str(folder), "graphs": len(graphs), "validation_errors": errors})
 
 

@@ -45,6 +45,8 @@ class EncoderConfig:
         opcode_channels: Width of an opcode's embedding.
         layout_channels: Width of the embedding of one dimension of a layout, a node's or a configuration's.
         unknown_opcodes: Share of opcodes hidden in training, so that one never seen has an embedding.
+        opcodes: What embeds them: a learned ``table``, in which all that were never seen are alike, or ``fasttext``
+            vectors of their names, in which each differs.
     """
 
     kind: Literal["layout", "tile"] = "layout"
@@ -52,6 +54,7 @@ class EncoderConfig:
     opcode_channels: int = 16
     layout_channels: int = 4
     unknown_opcodes: float = 0.01
+    opcodes: Literal["table", "fasttext"] = "table"
 
 
 class OpcodeTable(nn.Module):
@@ -79,6 +82,24 @@ class OpcodeTable(nn.Module):
         return vectors
 
 
+class OpcodeVectors(nn.Module):
+    """Vectors of opcodes that training does not change.
+
+    Attributes:
+        vectors: float32[121, channels]; set them before training.
+    """
+
+    vectors: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("vectors", torch.zeros(OPCODES, channels))
+
+    def forward(self, opcode: Tensor) -> Tensor:
+        """float32[n, channels] of int64[n]; a number that no opcode has gets that of 0, unknown."""
+        return self.vectors[opcode * ((opcode >= 0) & (opcode < OPCODES))]
+
+
 class NodeEncoder(nn.Module):
     """Numbers, opcode and layouts of each node and its configuration, through two linear layers with GELU.
 
@@ -88,7 +109,11 @@ class NodeEncoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.is_layout = config.kind == "layout"
-        self.opcodes = OpcodeTable(config.opcode_channels, config.unknown_opcodes)
+        self.opcodes: OpcodeTable | OpcodeVectors
+        if config.opcodes == "table":
+            self.opcodes = OpcodeTable(config.opcode_channels, config.unknown_opcodes)
+        else:
+            self.opcodes = OpcodeVectors(config.opcode_channels)
         self.layouts = nn.Embedding(7, config.layout_channels)
         static = NUMBERS + config.opcode_channels + PERMUTATION * config.layout_channels
         self.of_node = nn.Linear(static, config.channels)

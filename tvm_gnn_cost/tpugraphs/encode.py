@@ -43,11 +43,16 @@ def encode(path: Path, source: Source, folder: Path, problems: list[str]) -> Ite
             problems.append(f"{path}: the module '{name}' is left out: another one has that name")
             continue
         written.add(out)
-        unfinished = out.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **fields)
-        unfinished.replace(out)
+        write_npz(out, fields)
         yield out, len(fields["node_opcode"]), len(fields.get("config_runtime", ()))
+
+
+def write_npz(path: Path, fields: _Fields) -> None:
+    """Writes a file whole or not at all."""
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **fields)
+    unfinished.replace(path)
 
 
 def encode_layouts(data: Any) -> _Fields:
@@ -56,7 +61,7 @@ def encode_layouts(data: Any) -> _Fields:
     Raises:
         ValueError: it has no run with layouts, or one that does not fit the module.
     """
-    fields = _graph(data.module)
+    fields = encode_graph(data.module)
     nodes = np.array(data.config_index_to_node, np.int64)
     runs = [
         run for run in data.runs if run.HasField("module_config") and not run.error and run.profile.compute_time_ns > 0
@@ -85,7 +90,7 @@ def encode_tiles(data: Any) -> _Fields:
     default = next((run.profile.compute_time_ns for run in runs if run.is_default), None)
     if default is None:
         raise ValueError("it has no run with the default tile")
-    return _graph(data.module) | {
+    return encode_graph(data.module) | {
         "config_feat": np.array([_tile(run) for run in runs], np.float32),
         "config_runtime": np.array([run.profile.compute_time_ns for run in runs], np.int64),
         "config_runtime_normalizers": np.full(len(runs), default, np.int64),
@@ -106,12 +111,17 @@ def _encode(path: Path, source: Source, problems: list[str]) -> Iterator[tuple[s
                 problems.append(f"{path}: modules[{number}] ({one.module.name}): {error}")
         return
     try:
-        yield (path.stem, encode_layouts(data)) if source == "layout" else (data.name, _graph(data))
+        yield (path.stem, encode_layouts(data)) if source == "layout" else (data.name, encode_graph(data))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _graph(module: Any) -> _Fields:
+def encode_graph(module: Any) -> _Fields:
+    """The arrays of an ``HloModuleProto`` that has no configurations.
+
+    Raises:
+        ValueError: see :func:`~tvm_gnn_cost.tpugraphs.featurize.featurize`.
+    """
     graph = featurize(module)
     return {
         "node_feat": graph.node_feat,

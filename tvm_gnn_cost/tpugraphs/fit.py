@@ -21,9 +21,15 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from tvm_gnn_cost.evaluation.metrics import kendall_tau
-from tvm_gnn_cost.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
+from tvm_gnn_cost.models.configured_graph import (
+    ConfigurationModel,
+    ConfiguredInput,
+    EncoderConfig,
+    OpcodeVectors,
+)
 from tvm_gnn_cost.models.rank_classes import RankClasses, class_loss
 from tvm_gnn_cost.tpugraphs.metrics import slowdown
+from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
 from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
 from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score
 from tvm_gnn_cost.tpugraphs.scale import Scale
@@ -203,7 +209,8 @@ def fit(
         tell: Called after each epoch with its number and metrics.
 
     Raises:
-        ValueError: there is nothing to train or validate on, or no such loss or model.
+        ValueError: there is nothing to train or validate on, the graphs were not prepared alike, or there is no such
+            loss or model.
     """
     if settings.loss not in LOSSES or model not in MODELS:
         what, wrong = ("loss", settings.loss) if model in MODELS else ("model", model)
@@ -215,13 +222,19 @@ def fit(
     usable, valid = ([graph for graph in graphs if _is_usable(graph)] for graphs in (train, validation))
     if not usable or not valid:
         raise ValueError("training needs a graph to train on and another one to validate on, each with two runtimes")
+    if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
+        raise ValueError("some of the graphs were pruned and some were not; prepare them alike")
     scale = Scale.fit(graph.numbers for graph in usable)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         net: ConfigurationModel = MODELS[model][0](config)
-    known = np.unique(np.concatenate([graph.opcode for graph in usable]))
-    net.encoder.opcodes.is_known[:] = False
-    net.encoder.opcodes.is_known[known[known < len(net.encoder.opcodes.is_known)]] = True
+    opcodes = net.encoder.opcodes
+    if isinstance(opcodes, OpcodeVectors):
+        opcodes.vectors[:] = torch.from_numpy(opcode_vectors(usable, config.opcode_channels, settings.seed))
+    else:
+        known = np.unique(np.concatenate([graph.opcode for graph in usable]))
+        opcodes.is_known[:] = False
+        opcodes.is_known[known[known < len(opcodes.is_known)]] = True
     names = [[graph.name for graph in graphs] for graphs in (usable, valid)]
     fingerprint = json.dumps([model, asdict(config), asdict(settings), names])
     steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings)
@@ -235,7 +248,8 @@ def fit(
             "validation_error": found.validation_error,
         }
     }
-    return Ranker(model, config, scale, part(found.state, "net."), settings.configs_per_step, card)
+    weights = part(found.state, "net.")
+    return Ranker(model, config, scale, weights, settings.configs_per_step, usable[0].is_pruned, card)
 
 
 def folds(

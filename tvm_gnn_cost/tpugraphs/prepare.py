@@ -67,6 +67,7 @@ class PreparedGraph:
         config_rows: int64[c], the number that each configuration has in the published file.
         runtime: float64[c], or None where it is kept secret.
         packed: int32[c, nc, 3] for layouts, float32[c, 24] for tiles; mapped from the disk.
+        is_pruned: Whether nodes were left out; a model ranks graphs like those that it was trained on.
     """
 
     name: str
@@ -79,6 +80,7 @@ class PreparedGraph:
     config_rows: npt.NDArray[np.int64]
     runtime: npt.NDArray[np.float64] | None
     packed: npt.NDArray[Any]
+    is_pruned: bool = True
 
     def configs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Some configurations: int8[k, nc, 18] for layouts, float32[k, 24] for tiles."""
@@ -132,19 +134,21 @@ def padded_permutation(node_feat: npt.NDArray[np.float32]) -> npt.NDArray[np.int
     return np.where(np.arange(layout.shape[1]) < rank[:, None], layout, -1).astype(np.int8)
 
 
-def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = False) -> Savings:
+def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = False, prunes: bool = True) -> Savings:
     """Writes a graph's two files.
 
     Args:
         graph: The graph.
         folder: Where they go.
         keeps_equal: Leave equal configurations in: to rank all of them, and not to train.
+        prunes: Leave out nodes that no configurable one is linked to; see :func:`prune`.
 
     Raises:
         ValueError: the configurations are damaged.
     """
     start = time.perf_counter()
-    nodes, rows = prune(graph), np.arange(len(graph.configs)) if keeps_equal else deduplicate(graph)
+    nodes = prune(graph) if prunes else np.arange(len(graph.node_feat))
+    rows = np.arange(len(graph.configs)) if keeps_equal else deduplicate(graph)
     renumber = np.full(len(graph.node_feat), -1, np.int64)
     renumber[nodes] = np.arange(len(nodes))
     edges = renumber[graph.edge_index]
@@ -169,6 +173,7 @@ def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = F
             config_rows=rows,
             runtime=np.zeros(0) if graph.runtime is None else graph.runtime[rows],
             savings=np.array(astuple(saved)),
+            is_pruned=prunes,
         )
         file.flush()
         os.fsync(file.fileno())
@@ -181,21 +186,23 @@ def prepared_folder(folder: Path, collection: str, split: str) -> Path:
     return folder / collection.replace(":", "-") / split
 
 
-def prepare_files(files: Iterable[Path], folder: Path, problems: list[str]) -> Iterator[tuple[Path, Savings]]:
+def prepare_files(
+    files: Iterable[Path], folder: Path, problems: list[str], *, prunes: bool = True
+) -> Iterator[tuple[Path, Savings]]:
     """Prepares one file after the other, but those that were prepared before; yields each with what it saved.
 
     What is wrong with a file that can't be read is added to ``problems``, and the rest goes on.
 
     Raises:
-        ValueError: a prepared graph in ``folder`` is damaged.
+        ValueError: a prepared graph in ``folder`` is damaged, or pruned where this one should not be.
     """
     for path in files:
         if _graph_file(folder, path.stem).exists():
-            yield path, _read_savings(folder, path.stem)
+            yield path, _read_savings(folder, path.stem, prunes)
             continue
         for graph in read_graphs([path], problems):
             try:
-                saved = prepare_graph(graph, folder)
+                saved = prepare_graph(graph, folder, prunes=prunes)
             except ValueError as error:
                 problems.append(str(error))
                 continue
@@ -237,6 +244,7 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
         found["config_rows"],
         runtime if len(runtime) else None,
         packed,
+        bool(found["is_pruned"]),
     )
 
 
@@ -262,8 +270,12 @@ def _configs_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.npy"
 
 
-def _read_savings(folder: Path, name: str) -> Savings:
-    *counts, seconds = _load(_graph_file(folder, name))["savings"].tolist()
+def _read_savings(folder: Path, name: str, prunes: bool) -> Savings:
+    found = _load(_graph_file(folder, name))
+    if bool(found["is_pruned"]) != prunes:
+        how = "pruned" if found["is_pruned"] else "not pruned"
+        raise ValueError(f"{_graph_file(folder, name)}: it was {how} when it was prepared; choose another folder")
+    *counts, seconds = found["savings"].tolist()
     return replace(Savings(*map(int, counts)), seconds=seconds)
 
 

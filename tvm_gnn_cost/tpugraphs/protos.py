@@ -24,8 +24,10 @@ _MESSAGES = {
     "SliceDimensions": "1 int64 start, 2 int64 limit, 3 int64 stride",
     "PaddingConfigDimension": "1 int64 edge_padding_low, 2 int64 edge_padding_high",
     "PaddingConfig": "1 *PaddingConfigDimension dimensions",
-    "HloInstructionProto": "1 string name, 2 string opcode, 3 ShapeProto shape, 9 int64 parameter_number, "
-    "14 *int64 dimensions, 15 Window window, 16 ConvolutionDimensionNumbers convolution_dimension_numbers, "
+    "OpMetadata": "2 string op_name",
+    "HloInstructionProto": "1 string name, 2 string opcode, 3 ShapeProto shape, 7 OpMetadata metadata, "
+    "9 int64 parameter_number, 14 *int64 dimensions, 15 Window window, "
+    "16 ConvolutionDimensionNumbers convolution_dimension_numbers, "
     "50 int64 feature_group_count, 58 int64 batch_group_count, 17 *SliceDimensions slice_dimensions, "
     "20 *int64 dynamic_slice_sizes, 21 PaddingConfig padding_config, 35 int64 id, 36 *int64 operand_ids, "
     "38 *int64 called_computation_ids, 60 bool is_stable",

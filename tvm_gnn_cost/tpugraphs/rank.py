@@ -31,8 +31,12 @@ def rank_files(
         problems: Told of every file that is left out.
 
     Raises:
-        ValueError: the models are of layouts and the graphs of tiles, or the other way round.
+        ValueError: the models are of layouts and the graphs of tiles, or the other way round; or some are of pruned
+            graphs and some are not.
     """
+    prunes = rankers[0].is_pruned
+    if any(ranker.is_pruned != prunes for ranker in rankers):
+        raise ValueError("some of the models were trained on pruned graphs and some were not: they can't rank together")
     for graph in read_graphs(files, problems):
         for ranker in rankers:
             if ranker.config.kind != graph.configs.kind:
@@ -43,7 +47,7 @@ def rank_files(
         # Through a file, because the configurations of a graph may not fit into memory.
         with TemporaryDirectory() as scratch:
             try:
-                prepare_graph(graph, Path(scratch), keeps_equal=True)
+                prepare_graph(graph, Path(scratch), keeps_equal=True, prunes=prunes)
             except ValueError as error:
                 problems.append(str(error))
                 continue

@@ -41,6 +41,7 @@ class Ranker:
         scale: Of the node features.
         state: Its weights.
         configs_per_step: As many configurations are scored together as were in training.
+        is_pruned: Whether the graphs that it was trained on were; so must be those that it ranks.
         card: What it was trained on and how; JSON-able.
     """
 
@@ -49,6 +50,7 @@ class Ranker:
     scale: Scale
     state: dict[str, Tensor]
     configs_per_step: int
+    is_pruned: bool = True
     card: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -60,6 +62,7 @@ class Ranker:
             "model": self.model,
             "config": asdict(self.config),
             "configs_per_step": self.configs_per_step,
+            "is_pruned": self.is_pruned,
             "card": self.card,
         }
         write_tensors(path, tensors, info)
@@ -80,7 +83,9 @@ class Ranker:
             settings = MODELS[info["model"]][1](**info["config"])
             scale = Scale(tensors["mean"].numpy(), tensors["deviation"].numpy())
             state = part(tensors, "model.")
-            return Ranker(info["model"], settings, scale, state, info["configs_per_step"], info["card"])
+            return Ranker(
+                *(info["model"], settings, scale, state, info["configs_per_step"], info["is_pruned"], info["card"])
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path}: the checkpoint lacks or misstates the field {error}") from error
 
