@@ -16,10 +16,21 @@ console = Console(width=160)
 
 #: The measured programs that come with the project, and where the scripts put what they derive from them.
 DATA = Path(__file__).parent / "data" / "cpu-2core"
+XLA = Path(__file__).parent / "data" / "xla-cpu"
 TENSET = Path(__file__).parent / "data" / "tenset-cpu"
 WORK = Path(__file__).parent.parent / "work" / "benchmarks"
 
-_PACKAGES = ("tvm-gnn-cost", "apache-tvm", "bitblas", "apache-tvm-ffi", "torch", "torch-geometric", "xgboost", "numpy")
+_PACKAGES = (
+    "tvm-gnn-cost",
+    "apache-tvm",
+    "bitblas",
+    "apache-tvm-ffi",
+    "torch",
+    "torch-geometric",
+    "xgboost",
+    "numpy",
+    "jax",
+)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

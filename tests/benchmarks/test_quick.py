@@ -18,6 +18,8 @@ METRICS = {
     "online": ("pairwise_before", "pairwise_after", "known_before", "known_after"),
     "retest": ("pairwise_accuracy", "top1_unweighted"),
     "search": ("wall_clock_to_xgb_final", "trials_to_xgb_final"),
+    "tpugraphs_accuracy": ("models", "retest_tau"),
+    "tpugraphs_speed": ("cases",),
     "data_card": ("programs", "tasks", "retest_pairwise_accuracy"),
 }
 

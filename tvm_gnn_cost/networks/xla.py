@@ -90,9 +90,10 @@ def _densenet(ops: Operations, size: int, growth: int, layers: int) -> Array:
     return _classify(ops, x)
 
 
-def _encoder(
+def encoder(
     ops: Operations, layers: int, width: int, heads: int, length: int, batch: int = 1, *, causal: bool = False
 ) -> Array:
+    """A transformer's encoder; the benchmarks make long ones of it."""
     x = ops.parameter(batch, length, width)
     for _ in range(layers):
         x = x + _attention(ops, _norm(x), heads, causal=causal)
@@ -278,14 +279,14 @@ def _networks() -> dict[str, XlaNetwork]:
             "resnet-c": partial(_resnet, size=40, widths=(24, 32, 48, 64)),
         },
         "transformer": {
-            "encoder-a": partial(_encoder, layers=1, width=128, heads=4, length=64, batch=2),
+            "encoder-a": partial(encoder, layers=1, width=128, heads=4, length=64, batch=2),
             "decoder-a": partial(_decoder, width=96, heads=3, length=48, memory=64),
             "vit-a": partial(_vision_transformer, size=64, patch=8, width=96, heads=4),
             "gated-a": partial(_gated_encoder, width=128, heads=8, length=80, batch=1),
-            "encoder-b": partial(_encoder, layers=2, width=64, heads=2, length=96, batch=1, causal=True),
-            "encoder-c": partial(_encoder, layers=1, width=192, heads=6, length=32, batch=4),
+            "encoder-b": partial(encoder, layers=2, width=64, heads=2, length=96, batch=1, causal=True),
+            "encoder-c": partial(encoder, layers=1, width=192, heads=6, length=32, batch=4),
             "vit-b": partial(_vision_transformer, size=48, patch=4, width=64, heads=2),
-            "encoder-d": partial(_encoder, layers=1, width=160, heads=5, length=100, batch=1, causal=True),
+            "encoder-d": partial(encoder, layers=1, width=160, heads=5, length=100, batch=1, causal=True),
             "vit-c": partial(_vision_transformer, size=80, patch=8, width=128, heads=2),
         },
         "mixer": {

@@ -1,0 +1,242 @@
+"""Ranks the layouts of networks that no model was trained on: TGraph, its ablation, the other models, the baselines.
+
+The runtimes are those of XLA on a CPU, measured with ``tvm-gnn-cost tpugraphs measure``. A model is trained once a seed
+on the graphs of train and valid. With ``--tiles op_tuning_data.pb``, the data set's own file of TPU tiles, also a small
+demo: each of its 12 kernels is ranked by models that were trained on the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from rich.progress import Progress
+from rich.table import Table
+
+from common import WORK, XLA, console, parser, write_result
+from tvm_gnn_cost.tpugraphs import baselines
+from tvm_gnn_cost.tpugraphs.collections import SPLITS, graph_files
+from tvm_gnn_cost.tpugraphs.encode import encode
+from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit
+from tvm_gnn_cost.tpugraphs.metrics import graph_metrics, mean_metrics
+from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph, prepare_files, prepared_folder, read_all_prepared
+from tvm_gnn_cost.tpugraphs.ranker import MODELS, score_with_all
+
+LAYOUTS, TILES = "layout:xla:random", "tile:xla"
+BASELINES = ("xgb on pooled features", "fewest constraints", "random")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Attributes:
+        model: One of ``ranker.MODELS``.
+        config: Settings of the model that are not its own defaults.
+        settings: Settings of the training, likewise.
+    """
+
+    model: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+ROWS = {
+    "tgraph": Row("tgraph"),
+    "tgraph without channel attention": Row("tgraph", {"channel_attention": False}),
+    "tgraph without cross attention": Row("tgraph", {"cross_attention": False}),
+    "tgraph without edges": Row("tgraph", {"edges": False}),
+    "tgraph, opcodes by fasttext": Row("tgraph", {"opcodes": "fasttext"}),
+    "cheb-sage": Row("cheb-sage"),
+    "rank-classes": Row("rank-classes"),
+    "gru": Row("gru"),
+}
+TILE_ROWS = ("tgraph", "cheb-sage", "rank-classes", "gru")
+
+
+def scores_of(
+    row: str, seed: int, epochs: int, train: Sequence[PreparedGraph], test: Sequence[PreparedGraph], folder: Path
+) -> dict[str, Any]:
+    """Scores of each test graph by the row's model, trained with a seed."""
+    if row == "random":
+        return {graph.name: baselines.random(graph, seed) for graph in test}
+    if row == "fewest constraints":
+        return {graph.name: baselines.fewest_constraints(graph) for graph in test}
+    if row == "xgb on pooled features":
+        trees = baselines.PooledTrees(seed)
+        trees.fit(train)
+        return {graph.name: trees.score(graph) for graph in test}
+    spec = ROWS[row]
+    config = MODELS[spec.model][1](kind=train[0].kind, **spec.config)
+    settings = FitSettings(loss=MODEL_LOSS[spec.model], epochs=epochs, patience=epochs, seed=seed)
+    # What validates decides nothing: no training is stopped, and the last epoch is kept.
+    ranker = fit(spec.model, config, train, train[:1], replace(settings, **spec.settings), folder)
+    return {graph.name: score_with_all([ranker], graph) for graph in test}
+
+
+def run(
+    row: str, seed: int, epochs: int, prepared: Path, collection: str, left_out: str | None, runs: Path
+) -> tuple[str, int, dict[str, dict[str, float]]]:
+    """Metrics of each test graph; a run that was saved before is read instead.
+
+    The test graphs are those of the split ``test``, or the one that is left out of ``train``.
+    """
+    known = [row, seed, epochs, collection, left_out, _digest(prepared)]
+    known += [asdict(ROWS[row]), asdict(FitSettings())] if row in ROWS else []
+    path = runs / f"{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]}.json"
+    if not path.exists():
+        torch.set_num_threads(1)  # a run a core
+        parts = {split: read_all_prepared(prepared, collection, split) for split in SPLITS}
+        if left_out is None:
+            train, test = [*parts["train"], *parts["valid"]], parts["test"]
+        else:
+            train = [graph for graph in parts["train"] if graph.name != left_out]
+            test = [graph for graph in parts["train"] if graph.name == left_out]
+        folder = path.with_suffix(".fit")
+        scores = scores_of(row, seed, epochs, train, test, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        found = {graph.name: graph_metrics(collection, scores[graph.name], _runtime(graph)) for graph in test}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(found))
+        unfinished.replace(path)
+    return row, seed, json.loads(path.read_text())
+
+
+def layouts(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) -> dict[str, Any]:
+    """The table of the measured layouts."""
+    prepared = work / "prepared"
+    problems: list[str] = []
+    for split in SPLITS:
+        files = graph_files(arguments.data, LAYOUTS, split)
+        list(prepare_files(files, prepared_folder(prepared, LAYOUTS, split), problems))
+    if problems:
+        raise ValueError(problems[0])
+    card = json.loads((arguments.data / "card.json").read_text())
+    test = [graph.name for graph in read_all_prepared(prepared, LAYOUTS, "test")]
+    ceiling = float(np.mean([card["graphs"][name]["retest_tau"] for name in test]))
+    rows = ("tgraph", *BASELINES) if arguments.quick else (*ROWS, *BASELINES)
+    jobs = [(row, seed, None) for row in rows for seed in range(arguments.seeds)]
+    found = _all_runs(jobs, epochs, prepared, LAYOUTS, runs)
+    models = {}
+    for row in rows:
+        seeds = [mean_metrics(list(found[row, seed, None].values())) for seed in range(arguments.seeds)]
+        models[row] = _over_seeds([one | {"share_of_retest": one["kendall_tau"] / ceiling} for one in seeds])
+    columns = ("kendall_tau", "share_of_retest", "slowdown1", "slowdown10")
+    title = f"layouts on XLA:CPU, {len(test)} test graphs, retest tau {ceiling:.3f}, {arguments.seeds} seeds"
+    _print(title, models, columns)
+    taus = {
+        row: {
+            name: np.mean([found[row, seed, None][name]["kendall_tau"] for seed in range(arguments.seeds)]).item()
+            for name in test
+        }
+        for row in rows
+    }
+    graphs = {
+        name: {row: taus[row][name] for row in rows} | {"retest": card["graphs"][name]["retest_tau"]} for name in test
+    }
+    return {"models": models, "retest_tau": ceiling, "kendall_tau_by_graph": graphs}
+
+
+def tiles(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) -> dict[str, Any]:
+    """The demo: a table of the published tiles, each kernel ranked by models trained on the others."""
+    prepared = work / "tiles"
+    files = [path for path, _, _ in encode(arguments.tiles, "tile", work / "tiles-npz", [])]
+    list(prepare_files(files, prepared_folder(prepared, TILES, "train"), []))
+    names = [graph.name for graph in read_all_prepared(prepared, TILES, "train")]
+    rows = (*TILE_ROWS, *(row for row in BASELINES if row != "fewest constraints"))
+    jobs = [(row, seed, name) for row in rows for seed in range(arguments.seeds) for name in names]
+    found = _all_runs(jobs, epochs, prepared, TILES, runs)
+    models = {}
+    for row in rows:
+        seeds = [[found[row, seed, name][name] for name in names] for seed in range(arguments.seeds)]
+        models[row] = _over_seeds([mean_metrics(graphs) for graphs in seeds])
+    title = f"a small demo: tiles of {len(names)} TPU kernels, each ranked by models trained on the others"
+    _print(title, models, ("score", "kendall_tau", "slowdown1", "slowdown5"))
+    return {"models": models, "kernels": len(names)}
+
+
+def _all_runs(
+    jobs: Sequence[tuple[str, int, str | None]], epochs: int, prepared: Path, collection: str, runs: Path
+) -> dict[tuple[str, int, str | None], dict[str, dict[str, float]]]:
+    found = {}
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(f"training, {collection}", total=len(jobs))
+        work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator")
+        done = work(joblib.delayed(run)(row, seed, epochs, prepared, collection, out, runs) for row, seed, out in jobs)
+        for job, (row, seed, metrics) in zip(jobs, done, strict=True):
+            found[job] = metrics
+            tau = mean_metrics(list(metrics.values()))["kendall_tau"]
+            if job[2] is None:
+                progress.console.print(f"{row}, seed {seed}: tau {tau:.3f}", highlight=False)
+            progress.advance(bar)
+    return found
+
+
+def _over_seeds(seeds: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    return {
+        name: {"mean": float(np.mean([one[name] for one in seeds])), "std": float(np.std([one[name] for one in seeds]))}
+        for name in seeds[0]
+    }
+
+
+def _print(title: str, models: Mapping[str, Mapping[str, Mapping[str, float]]], columns: Sequence[str]) -> None:
+    table = Table(title=title, title_justify="left")
+    for heading in ("model", *columns):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for row, metrics in models.items():
+        table.add_row(row, *(f"{metrics[name]['mean']:.3f} ± {metrics[name]['std']:.3f}" for name in columns))
+    console.print(table)
+
+
+def _runtime(graph: PreparedGraph) -> Any:
+    assert graph.runtime is not None, "all of them were measured"
+    return graph.runtime
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.npy")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def main() -> None:
+    """Prints the tables and writes the JSON."""
+    options = parser(__doc__)
+    options.add_argument("--data", type=Path, default=XLA, help="what 'tvm-gnn-cost tpugraphs measure' wrote")
+    options.add_argument("--tiles", type=Path, help="the data set's op_tuning_data.pb, for the demo on TPU tiles")
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--epochs", type=int, default=150)
+    options.add_argument("--runs", type=Path, default=WORK / "tpugraphs-accuracy", help="where finished runs are kept")
+    arguments = options.parse_args()
+    epochs = 1 if arguments.quick else arguments.epochs
+    arguments.seeds = 1 if arguments.quick else arguments.seeds
+    with tempfile.TemporaryDirectory() as work:
+        runs = Path(work) / "runs" if arguments.quick else arguments.runs
+        metrics = layouts(arguments, Path(work), runs, epochs)
+        if arguments.tiles is not None:
+            metrics["tiles_demo"] = tiles(arguments, Path(work), runs, epochs)
+    card = json.loads((arguments.data / "card.json").read_text())
+    settings = {
+        "seeds": arguments.seeds,
+        "epochs": epochs,
+        "quick": arguments.quick,
+        "data_measured_on": card["machine"],
+        "training": asdict(FitSettings()),
+    }
+    write_result(arguments.json, "tpugraphs_accuracy", settings, metrics)
+
+
+if __name__ == "__main__":
+    main()
