@@ -65,6 +65,8 @@ def test_from_published_files_to_a_ranking(tmp_path: Path, capfd: pytest.Capture
 
     chosen = ("--model", f"layout:xla:random={models}", "--permutations", 2)
     found = run("evaluate", root, *chosen)
+    for metric, value in found["graphs"]["layout:xla:random"]["v"].items():
+        assert found["collections"]["layout:xla:random"][metric] == value
     assert set(found["graphs"]["layout:xla:random"]) == {"v"}
     assert found["score"] == found["collections"]["layout:xla:random"]["kendall_tau"]
     assert {"slowdown1", "slowdown10", "slowdown100"} <= set(found["collections"]["layout:xla:random"])

@@ -311,8 +311,13 @@ def evaluate(
             raise ValueError(f"no graph of {empty[0]} in {root} can be evaluated on its split '{split}'")
         collections = {name: mean_metrics(list(found.values())) for name, found in graphs.items()}
         for name, metrics in collections.items():
-            values = ", ".join(f"{metric} {value:.3f}" for metric, value in metrics.items())
-            console.print(f"{name}, {len(graphs[name])} graphs: {values}", soft_wrap=True)
+            listed = Table(title=f"{name}, {len(graphs[name])} graphs", title_justify="left")
+            listed.add_column("graph", overflow="fold")
+            for heading in metrics:
+                listed.add_column(heading, justify="right")
+            for graph, own in (*graphs[name].items(), ("mean", metrics)):
+                listed.add_row(graph, *(f"{value:.3f}" for value in own.values()))
+            console.print(listed)
         score = competition_score(collections)
         console.print(f"score of {len(collections)} collections: {score:.4f}")
         write({"score": score, "collections": collections, "graphs": graphs, "left_out": problems})
