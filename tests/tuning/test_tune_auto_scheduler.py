@@ -74,7 +74,8 @@ def test_more_trials_go_on_from_the_records(tuned: tuple[Path, TuneResult, Log],
     lines = (work_dir / RECORDS).read_text().splitlines()
     assert more.trials == len(lines) >= 2 * TASKS + 2  # TVM gives every task a round first
     assert lines[: 2 * TASKS] == (tuned[0] / RECORDS).read_text().splitlines()
-    assert more.latency <= tuned[1].latency
+    # TVM writes a record's seconds with six digits.
+    assert more.latency <= tuned[1].latency * (1 + 1e-5)
     with pytest.raises(ValueError, match=r"was tuned with cost model .*, not random"):
         search(work_dir, 3 * TASKS, "random")
 
