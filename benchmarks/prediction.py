@@ -19,6 +19,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from common import console, parser, write_result
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
 from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
 
@@ -28,6 +29,7 @@ TASKS = ("resnet-18", "mobilenet-v2", "inception-v3", "bert-tiny", "dcgan")
 
 def sample_population(network: str, size: int) -> tuple[ms.TuneContext, list[Any]]:
     """The first round's random candidates of a network's largest task, as an evolutionary search makes them."""
+    import_tensor_intrin()
     target = local_target()
     tasks = extract_tasks(load_network(network).mod, target)
     # The longest module text has the most to walk: a convolution or a fused matrix product.

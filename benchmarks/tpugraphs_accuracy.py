@@ -37,6 +37,23 @@ BASELINES = ("xgb on pooled features", "fewest constraints", "random")
 
 
 @dataclass(frozen=True)
+class Size:
+    """How much is trained: a model of the published width and length would learn a set as small as this by heart."""
+
+    epochs: int = 150
+    channels: int = 64
+
+
+@dataclass(frozen=True)
+class Data:
+    """Prepared graphs of a collection, and a digest of what they were prepared from: a run belongs to it."""
+
+    prepared: Path
+    collection: str
+    digest: str
+
+
+@dataclass(frozen=True)
 class Row:
     """A row of the table.
 
@@ -57,6 +74,9 @@ ROWS = {
     "tgraph without cross attention": Row("tgraph", {"cross_attention": False}),
     "tgraph without edges": Row("tgraph", {"edges": False}),
     "tgraph, opcodes by fasttext": Row("tgraph", {"opcodes": "fasttext"}),
+    "tgraph, mean of neighbours, no L2": Row("tgraph", {"aggregation": "mean", "l2_norm": False}),
+    "tgraph, activation behind the sum": Row("tgraph", {"activation": "behind"}),
+    "tgraph, hinge summed": Row("tgraph", {}, {"loss": "hinge-sum"}),
     "cheb-sage": Row("cheb-sage"),
     "rank-classes": Row("rank-classes"),
     "gru": Row("gru"),
@@ -65,7 +85,7 @@ TILE_ROWS = ("tgraph", "cheb-sage", "rank-classes", "gru")
 
 
 def scores_of(
-    row: str, seed: int, epochs: int, train: Sequence[PreparedGraph], test: Sequence[PreparedGraph], folder: Path
+    row: str, seed: int, size: Size, train: Sequence[PreparedGraph], test: Sequence[PreparedGraph], folder: Path
 ) -> dict[str, Any]:
     """Scores of each test graph by the row's model, trained with a seed."""
     if row == "random":
@@ -77,35 +97,36 @@ def scores_of(
         trees.fit(train)
         return {graph.name: trees.score(graph) for graph in test}
     spec = ROWS[row]
-    config = MODELS[spec.model][1](kind=train[0].kind, **spec.config)
-    settings = FitSettings(loss=MODEL_LOSS[spec.model], epochs=epochs, patience=epochs, seed=seed)
+    config = MODELS[spec.model][1](**{"kind": train[0].kind, "channels": size.channels, **spec.config})
+    settings = FitSettings(loss=MODEL_LOSS[spec.model], epochs=size.epochs, patience=size.epochs, seed=seed)
     # What validates decides nothing: no training is stopped, and the last epoch is kept.
     ranker = fit(spec.model, config, train, train[:1], replace(settings, **spec.settings), folder)
     return {graph.name: score_with_all([ranker], graph) for graph in test}
 
 
 def run(
-    row: str, seed: int, epochs: int, prepared: Path, collection: str, left_out: str | None, runs: Path
+    row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path
 ) -> tuple[str, int, dict[str, dict[str, float]]]:
     """Metrics of each test graph; a run that was saved before is read instead.
 
-    The test graphs are those of the split ``test``, or the one that is left out of ``train``.
+    What is left out of training and ranked is the split ``test``, ``valid`` (and ``test``), or one graph of ``train``.
     """
-    known = [row, seed, epochs, collection, left_out, _digest(prepared)]
+    known = [row, seed, asdict(size), left_out, data.digest]
     known += [asdict(ROWS[row]), asdict(FitSettings())] if row in ROWS else []
     path = runs / f"{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]}.json"
     if not path.exists():
         torch.set_num_threads(1)  # a run a core
-        parts = {split: read_all_prepared(prepared, collection, split) for split in SPLITS}
-        if left_out is None:
-            train, test = [*parts["train"], *parts["valid"]], parts["test"]
+        parts = {split: read_all_prepared(data.prepared, data.collection, split) for split in SPLITS}
+        if left_out in ("valid", "test"):
+            test = parts[left_out]
+            train = parts["train"] if left_out == "valid" else [*parts["train"], *parts["valid"]]
         else:
             train = [graph for graph in parts["train"] if graph.name != left_out]
             test = [graph for graph in parts["train"] if graph.name == left_out]
         folder = path.with_suffix(".fit")
-        scores = scores_of(row, seed, epochs, train, test, folder)
+        scores = scores_of(row, seed, size, train, test, folder)
         shutil.rmtree(folder, ignore_errors=True)
-        found = {graph.name: graph_metrics(collection, scores[graph.name], _runtime(graph)) for graph in test}
+        found = {graph.name: graph_metrics(data.collection, scores[graph.name], _runtime(graph)) for graph in test}
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(found))
@@ -113,7 +134,7 @@ def run(
     return row, seed, json.loads(path.read_text())
 
 
-def layouts(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) -> dict[str, Any]:
+def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
     """The table of the measured layouts."""
     prepared = work / "prepared"
     problems: list[str] = []
@@ -123,21 +144,26 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) 
     if problems:
         raise ValueError(problems[0])
     card = json.loads((arguments.data / "card.json").read_text())
-    test = [graph.name for graph in read_all_prepared(prepared, LAYOUTS, "test")]
+    test = [graph.name for graph in read_all_prepared(prepared, LAYOUTS, arguments.split)]
     ceiling = float(np.mean([card["graphs"][name]["retest_tau"] for name in test]))
     rows = ("tgraph", *BASELINES) if arguments.quick else (*ROWS, *BASELINES)
-    jobs = [(row, seed, None) for row in rows for seed in range(arguments.seeds)]
-    found = _all_runs(jobs, epochs, prepared, LAYOUTS, runs)
+    jobs = [(row, seed, arguments.split) for row in rows for seed in range(arguments.seeds)]
+    data = Data(prepared, LAYOUTS, _digest(sorted((arguments.data / "npz").rglob("*.npz"))))
+    found = _all_runs(jobs, size, data, runs)
     models = {}
     for row in rows:
-        seeds = [mean_metrics(list(found[row, seed, None].values())) for seed in range(arguments.seeds)]
+        seeds = [mean_metrics(list(found[row, seed, arguments.split].values())) for seed in range(arguments.seeds)]
         models[row] = _over_seeds([one | {"share_of_retest": one["kendall_tau"] / ceiling} for one in seeds])
     columns = ("kendall_tau", "share_of_retest", "slowdown1", "slowdown10")
-    title = f"layouts on XLA:CPU, {len(test)} test graphs, retest tau {ceiling:.3f}, {arguments.seeds} seeds"
+    title = (
+        f"layouts on XLA:CPU, {len(test)} {arguments.split} graphs, retest tau {ceiling:.3f}, {arguments.seeds} seeds"
+    )
     _print(title, models, columns)
     taus = {
         row: {
-            name: np.mean([found[row, seed, None][name]["kendall_tau"] for seed in range(arguments.seeds)]).item()
+            name: np.mean(
+                [found[row, seed, arguments.split][name]["kendall_tau"] for seed in range(arguments.seeds)]
+            ).item()
             for name in test
         }
         for row in rows
@@ -148,7 +174,7 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) 
     return {"models": models, "retest_tau": ceiling, "kendall_tau_by_graph": graphs}
 
 
-def tiles(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) -> dict[str, Any]:
+def tiles(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
     """The demo: a table of the published tiles, each kernel ranked by models trained on the others."""
     prepared = work / "tiles"
     files = [path for path, _, _ in encode(arguments.tiles, "tile", work / "tiles-npz", [])]
@@ -156,7 +182,7 @@ def tiles(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) ->
     names = [graph.name for graph in read_all_prepared(prepared, TILES, "train")]
     rows = (*TILE_ROWS, *(row for row in BASELINES if row != "fewest constraints"))
     jobs = [(row, seed, name) for row in rows for seed in range(arguments.seeds) for name in names]
-    found = _all_runs(jobs, epochs, prepared, TILES, runs)
+    found = _all_runs(jobs, size, Data(prepared, TILES, _digest([arguments.tiles])), runs)
     models = {}
     for row in rows:
         seeds = [[found[row, seed, name][name] for name in names] for seed in range(arguments.seeds)]
@@ -167,17 +193,17 @@ def tiles(arguments: argparse.Namespace, work: Path, runs: Path, epochs: int) ->
 
 
 def _all_runs(
-    jobs: Sequence[tuple[str, int, str | None]], epochs: int, prepared: Path, collection: str, runs: Path
-) -> dict[tuple[str, int, str | None], dict[str, dict[str, float]]]:
+    jobs: Sequence[tuple[str, int, str]], size: Size, data: Data, runs: Path
+) -> dict[tuple[str, int, str], dict[str, dict[str, float]]]:
     found = {}
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task(f"training, {collection}", total=len(jobs))
+        bar = progress.add_task(f"training, {data.collection}", total=len(jobs))
         work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator")
-        done = work(joblib.delayed(run)(row, seed, epochs, prepared, collection, out, runs) for row, seed, out in jobs)
+        done = work(joblib.delayed(run)(row, seed, size, data, out, runs) for row, seed, out in jobs)
         for job, (row, seed, metrics) in zip(jobs, done, strict=True):
             found[job] = metrics
             tau = mean_metrics(list(metrics.values()))["kendall_tau"]
-            if job[2] is None:
+            if job[2] in SPLITS:
                 progress.console.print(f"{row}, seed {seed}: tau {tau:.3f}", highlight=False)
             progress.advance(bar)
     return found
@@ -204,9 +230,9 @@ def _runtime(graph: PreparedGraph) -> Any:
     return graph.runtime
 
 
-def _digest(folder: Path) -> str:
+def _digest(files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.npy")):
+    for path in files:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -217,20 +243,23 @@ def main() -> None:
     options.add_argument("--data", type=Path, default=XLA, help="what 'tvm-gnn-cost tpugraphs measure' wrote")
     options.add_argument("--tiles", type=Path, help="the data set's op_tuning_data.pb, for the demo on TPU tiles")
     options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--epochs", type=int, default=150)
+    options.add_argument("--split", choices=("test", "valid"), default="test", help="valid is for choosing settings")
+    options.add_argument("--epochs", type=int, default=Size.epochs)
+    options.add_argument("--channels", type=int, default=Size.channels)
     options.add_argument("--runs", type=Path, default=WORK / "tpugraphs-accuracy", help="where finished runs are kept")
     arguments = options.parse_args()
-    epochs = 1 if arguments.quick else arguments.epochs
+    size = Size(1, 16) if arguments.quick else Size(arguments.epochs, arguments.channels)
     arguments.seeds = 1 if arguments.quick else arguments.seeds
     with tempfile.TemporaryDirectory() as work:
         runs = Path(work) / "runs" if arguments.quick else arguments.runs
-        metrics = layouts(arguments, Path(work), runs, epochs)
+        metrics = layouts(arguments, Path(work), runs, size)
         if arguments.tiles is not None:
-            metrics["tiles_demo"] = tiles(arguments, Path(work), runs, epochs)
+            metrics["tiles_demo"] = tiles(arguments, Path(work), runs, size)
     card = json.loads((arguments.data / "card.json").read_text())
     settings = {
         "seeds": arguments.seeds,
-        "epochs": epochs,
+        "split": arguments.split,
+        **asdict(size),
         "quick": arguments.quick,
         "data_measured_on": card["machine"],
         "training": asdict(FitSettings()),

@@ -17,7 +17,7 @@ def model(kind: str = "layout", **changes) -> TGraph:
 
 
 @pytest.mark.parametrize("kind", ["layout", "tile"])
-@pytest.mark.parametrize("changes", [{}, {"aggregation": "mean", "l2_norm": False}, {"channel_attention": False}])
+@pytest.mark.parametrize("changes", [{}, {"aggregation": "mean", "l2_norm": False}, {"activation": "behind"}])
 def test_neither_order_matters(kind: str, changes: dict):
     net, given = model(kind, **changes), graph(kind)
     scores = net(given)
@@ -42,6 +42,12 @@ def test_edges_matter_unless_they_are_left_out():
     rewired = replace(given, edge_index=given.edge_index[:, :2])
     assert not torch.allclose(model()(rewired), model()(given), atol=1e-6)
     torch.testing.assert_close(model(edges=False)(rewired), model(edges=False)(given))
+
+
+@pytest.mark.parametrize("changes", [{"channel_attention": False}, {"activation": "behind"}, {"l2_norm": False}])
+def test_each_option_changes_the_scores(changes: dict):
+    given = graph()
+    assert not torch.allclose(model(**changes)(given), model()(given), atol=1e-6)
 
 
 def test_a_graph_of_one_node():

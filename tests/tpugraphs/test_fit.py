@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.tpugraphs.published import layout_fields, tile_fields, write
-from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds
+from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds, hinge, hinge_sum
 from tvm_gnn_cost.tpugraphs.metrics import graph_metrics
 from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
 from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
@@ -137,6 +137,16 @@ def _unit_scale() -> Any:
     from tvm_gnn_cost.tpugraphs.scale import Scale
 
     return Scale(np.zeros(134), np.ones(134))
+
+
+def test_hinge_counts_each_pair_of_which_one_is_faster():
+    scores = torch.tensor([2.0, 0.5, 1.0])
+    runtime = torch.tensor([1.0, 2.0, 2.0])
+    # 0 before 1: 1 - 1.5, no loss. 0 before 2: 1 - 1. Turned round, 1 + 1.5 and 1 + 1.
+    assert hinge_sum(scores, runtime).item() == 0
+    assert hinge_sum(-scores, runtime).item() == pytest.approx(4.5)
+    assert hinge(-scores, runtime).item() == pytest.approx(4.5 / 2)
+    assert hinge(scores, torch.ones(3)).item() == 0
 
 
 def test_every_graph_validates_once(tmp_path: Path):

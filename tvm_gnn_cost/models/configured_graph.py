@@ -34,6 +34,10 @@ class ConfiguredInput:
     config_nodes: Tensor
     configs: Tensor
 
+    def to(self, device: torch.device) -> ConfiguredInput:
+        """The same on another device."""
+        return ConfiguredInput(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:

@@ -29,6 +29,8 @@ class TGraphConfig(EncoderConfig):
         edges: Likewise; without edges a node sees nothing but itself until the pooling.
         aggregation: Of a node's neighbours: ``sum`` (the paper's equation 2) or ``mean`` (the code).
         l2_norm: Normalise each node's features behind a convolution (equation 2; not in the code).
+        activation: ``inside`` the residual connection, what is added (equation 3), or ``behind`` it, the sum (the
+            code).
     """
 
     channels: int = 256
@@ -39,6 +41,7 @@ class TGraphConfig(EncoderConfig):
     edges: bool = True
     aggregation: Literal["sum", "mean"] = "sum"
     l2_norm: bool = True
+    activation: Literal["inside", "behind"] = "inside"
 
 
 class ChannelAttention(nn.Module):
@@ -77,13 +80,15 @@ class _Block(nn.Module):
         self.convolution = SAGEConv(config.channels, out, aggr=aggregation, normalize=config.l2_norm, project=True)
         self.channels = ChannelAttention(out, config.squeeze) if config.channel_attention else nn.Identity()
         self.cross = CrossConfigAttention() if config.cross_attention else nn.Identity()
+        self.activates_inside = config.activation == "inside"
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """[configurations, nodes, channels], as ``x``."""
         # Instance normalisation, of a graph of one node too, which torch's refuses.
         variance, mean = torch.var_mean(x, dim=-2, keepdim=True, correction=0)
         normal = (x - mean) * torch.rsqrt(variance + 1e-5)
-        return x + functional.gelu(self.cross(self.channels(self.convolution(normal, edge_index))))
+        added = self.cross(self.channels(self.convolution(normal, edge_index)))
+        return x + functional.gelu(added) if self.activates_inside else functional.gelu(x + added)
 
 
 class TGraph(ConfigurationModel):

@@ -70,10 +70,14 @@ class FitSettings:
 
 
 def hinge(scores: Tensor, runtime: Tensor) -> Tensor:
-    """Pairwise hinge loss, margin 1, the mean over the pairs of which one is faster (equation 8)."""
+    """Pairwise hinge loss, margin 1, the mean over the pairs of which one is faster (as TGraph's code has it)."""
+    return hinge_sum(scores, runtime) / (runtime[:, None] < runtime[None]).sum().clamp(min=1)
+
+
+def hinge_sum(scores: Tensor, runtime: Tensor) -> Tensor:
+    """The sum over the pairs (equation 8): thousands of them, so that every step is clipped to the same length."""
     faster = runtime[:, None] < runtime[None]
-    margin = scores[:, None] - scores[None]
-    loss: Tensor = (torch.relu(1 - margin) * faster).sum() / faster.sum().clamp(min=1)
+    loss: Tensor = (torch.relu(1 - (scores[:, None] - scores[None])) * faster).sum()
     return loss
 
 
@@ -91,6 +95,7 @@ def _list_mle(scores: Tensor, runtime: Tensor) -> Tensor:
 #: Of float32[c] scores, higher is faster, and float32[c] runtimes; ``classes`` is of a class matrix instead.
 LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "hinge": hinge,
+    "hinge-sum": hinge_sum,
     "listmle": _list_mle,
     "runtime": log_runtime,
     "classes": class_loss,
@@ -182,8 +187,7 @@ class FitModule(lightning.LightningModule):
         if isinstance(batch, GraphInputs):
             return batch
         graph, runtime = batch
-        moved = {name: tensor.to(device) for name, tensor in vars(graph).items()}
-        return ConfiguredInput(**moved), runtime.to(device)
+        return graph.to(device), runtime.to(device)
 
 
 def fit(

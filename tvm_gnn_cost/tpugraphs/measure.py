@@ -50,8 +50,8 @@ class MeasureSettings:
     """
 
     configs: int = 84
-    rounds: int = 12
-    seconds: float = 0.02
+    rounds: int = 10
+    seconds: float = 0.015
     threshold: float = 0.5
     seed: int = 0
 

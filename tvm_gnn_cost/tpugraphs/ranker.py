@@ -144,12 +144,13 @@ def score(
     """
     rng = np.random.default_rng(seed)
     total = np.zeros(len(rows))
+    device = next(net.parameters()).device
     with torch.inference_mode():
         for _ in range(permutations):
             order = rng.permutation(len(rows))
             # Parts of equal size, so that none is compared with a handful alone.
             for some in np.array_split(order, max(1, -(-len(rows) // at_once))):
-                total[some] += net(inputs.of(rows[some])).double().numpy()
+                total[some] += net(inputs.of(rows[some]).to(device)).double().cpu().numpy()
     return total / permutations
 
 
