@@ -65,9 +65,9 @@ def measure(
     network: Annotated[
         list[str] | None, typer.Option(help="A network of networks/xla.py; repeat it. [default: all]")
     ] = None,
-    configs: Annotated[int, typer.Option(min=2, help="Different layouts of each network.")] = 84,
-    rounds: Annotated[int, typer.Option(min=2, help="Times that each layout is measured.")] = 10,
-    seconds: Annotated[float, typer.Option(min=0.0, help="How long one measurement takes, about.")] = 0.015,
+    configs: Annotated[int, typer.Option(min=2, help="Different layouts of each network.")] = 80,
+    rounds: Annotated[int, typer.Option(min=2, help="Times that each layout is measured.")] = 24,
+    seconds: Annotated[float, typer.Option(min=0.0, help="How long one measurement takes, about.")] = 0.012,
     threshold: Annotated[
         float, typer.Option(help="Drop a graph whose two halves of rounds agree less, as Kendall's tau.")
     ] = 0.5,

@@ -49,9 +49,9 @@ class MeasureSettings:
         seed: Of layouts, weights and order.
     """
 
-    configs: int = 84
-    rounds: int = 10
-    seconds: float = 0.015
+    configs: int = 80
+    rounds: int = 24
+    seconds: float = 0.012
     threshold: float = 0.5
     seed: int = 0
 
@@ -102,12 +102,12 @@ def measure(names: Sequence[str], folder: Path, settings: MeasureSettings, progr
 
 
 def retest_tau(seconds: npt.NDArray[np.float64]) -> float:
-    """Kendall's tau of float64[c, rounds]: medians of the first half of the rounds against those of the second.
+    """Kendall's tau of float64[c, rounds]: the fastest of the first half of the rounds against that of the second.
 
-    What a model can reach at most, a little more because it is compared with the median of all rounds.
+    What a model can reach at most, or a little more because it is compared with the fastest of all rounds.
     """
     half = seconds.shape[1] // 2
-    return kendall_tau(np.median(seconds[:, :half], axis=1), np.median(seconds[:, half:], axis=1))
+    return kendall_tau(seconds[:, :half].min(axis=1), seconds[:, half:].min(axis=1))
 
 
 def _card(folder: Path, settings: MeasureSettings) -> dict[str, Any]:
@@ -177,7 +177,8 @@ def _measure(name: str, settings: MeasureSettings, path: Path, send: Connection)
             errors.append(str(error).splitlines()[0])
     seconds = _rounds(compiled, arrays, settings, rng, send)
     tau = retest_tau(seconds)
-    runtime = np.median(seconds, axis=1)
+    # What disturbs a run makes it slower: on a shared machine one in ten by a fifth.
+    runtime = seconds.min(axis=1)
     result: dict[str, Any] = {
         "nodes": sum(len(one.instructions) for one in function.module.computations),
         "configurable": len(function.ranks),
