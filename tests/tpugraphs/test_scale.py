@@ -21,3 +21,10 @@ def test_a_graph_at_a_time_is_as_good_as_all_at_once():
     assert not scaled[:, 2].any()
     with pytest.raises(ValueError, match="there is no node"):
         Scale.fit([np.zeros((0, 3), np.float32)])
+
+
+def test_logarithms():
+    graph = np.array([[0, -3], [np.expm1(2), 3]], np.float32)
+    scale = Scale.fit([graph], is_log=True)
+    np.testing.assert_allclose(scale.mean, [1, 0], atol=1e-6)
+    np.testing.assert_allclose(scale.apply(graph), [[-1, -1], [1, 1]], rtol=1e-5)

@@ -76,7 +76,7 @@ def measure(
 ) -> None:
     """Measures layouts of small JAX networks on this CPU, through XLA, in the data set's format.
 
-    Takes 40 minutes for all; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
+    Takes an hour for all; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
     """
     from tvm_gnn_cost.cli.display import StepDisplay
 

@@ -51,6 +51,7 @@ class FitSettings:
         learning_rate: The peak.
         warm_up: Share of the steps in which it rises.
         weight_decay: AdamW's, of all weights but biases.
+        log_features: Standardise the logarithms of node features.
         seed: Of weights, order and draws.
         accelerator: Lightning's.
         devices: Lightning's.
@@ -64,6 +65,7 @@ class FitSettings:
     learning_rate: float = 1e-3
     warm_up: float = 0.05
     weight_decay: float = 1e-5
+    log_features: bool = False
     seed: int = 0
     accelerator: str = "cpu"
     devices: int | str = 1
@@ -228,7 +230,7 @@ def fit(
         raise ValueError("training needs a graph to train on and another one to validate on, each with two runtimes")
     if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
         raise ValueError("some of the graphs were pruned and some were not; prepare them alike")
-    scale = Scale.fit(graph.numbers for graph in usable)
+    scale = Scale.fit((graph.numbers for graph in usable), is_log=settings.log_features)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         net: ConfigurationModel = MODELS[model][0](config)

@@ -63,6 +63,7 @@ class Ranker:
             "config": asdict(self.config),
             "configs_per_step": self.configs_per_step,
             "is_pruned": self.is_pruned,
+            "is_log": self.scale.is_log,
             "card": self.card,
         }
         write_tensors(path, tensors, info)
@@ -81,7 +82,7 @@ class Ranker:
             )
         try:
             settings = MODELS[info["model"]][1](**info["config"])
-            scale = Scale(tensors["mean"].numpy(), tensors["deviation"].numpy())
+            scale = Scale(tensors["mean"].numpy(), tensors["deviation"].numpy(), info["is_log"])
             state = part(tensors, "model.")
             return Ranker(
                 *(info["model"], settings, scale, state, info["configs_per_step"], info["is_pruned"], info["card"])

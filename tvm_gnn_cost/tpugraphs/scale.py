@@ -16,13 +16,15 @@ class Scale:
     Attributes:
         mean: float64[k].
         deviation: float64[k]; 1 for a column that never changes.
+        is_log: Whether values are taken as sign(x) log(1 + abs(x)) first: products of sizes reach from 1 to billions.
     """
 
     mean: npt.NDArray[np.float64]
     deviation: npt.NDArray[np.float64]
+    is_log: bool = False
 
     @classmethod
-    def fit(cls, graphs: Iterable[npt.NDArray[np.float32]]) -> Scale:
+    def fit(cls, graphs: Iterable[npt.NDArray[np.float32]], *, is_log: bool = False) -> Scale:
         """Of the columns of float32[n, k] a graph, a graph at a time (Chan et al. 1983, for the variance's sum).
 
         Raises:
@@ -34,7 +36,7 @@ class Scale:
         for features in graphs:
             if not len(features):
                 continue
-            part = features.astype(np.float64)
+            part = _log(features) if is_log else features.astype(np.float64)
             own = part.mean(axis=0)
             own_squares = ((part - own) ** 2).sum(axis=0)
             if count == 0:
@@ -48,8 +50,14 @@ class Scale:
         if count == 0:
             raise ValueError("there is no node to take the mean of")
         deviation = np.sqrt(squares / count)
-        return cls(mean, np.where(deviation > 0, deviation, 1.0))
+        return cls(mean, np.where(deviation > 0, deviation, 1.0), is_log)
 
     def apply(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The standardised float32[n, k]."""
-        return ((features - self.mean) / self.deviation).astype(np.float32)
+        values = _log(features) if self.is_log else features
+        return ((values - self.mean) / self.deviation).astype(np.float32)
+
+
+def _log(features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    values = features.astype(np.float64)
+    return np.sign(values) * np.log1p(np.abs(values))
