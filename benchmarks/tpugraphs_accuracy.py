@@ -40,7 +40,7 @@ BASELINES = ("xgb on pooled features", "fewest constraints", "random")
 class Size:
     """How much is trained: a model of the published width and length would learn a set as small as this by heart."""
 
-    epochs: int = 150
+    epochs: int = 25
     channels: int = 64
 
 
