@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.command import call
-from tvm_gnn_cost.tpugraphs.measure import retest_tau
+from tvm_gnn_cost.tpugraphs.measure import MeasureSettings, retest_tau
 from tvm_gnn_cost.tpugraphs.npz import read_graph
 
 OPTIONS = ("--configs", 4, "--rounds", 4, "--seconds", 0.002)
@@ -44,6 +45,23 @@ def test_a_graph_of_noise_is_dropped(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert not list(tmp_path.rglob("*.npz"))
     code, _, err = call(capfd, *command)
     assert (code, "use these, or another folder" in err) == (2, True)
+
+
+def test_what_was_measured_otherwise_stays_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    command = ("tpugraphs", "measure", tmp_path, "--network", "elman-a")
+    for text, sentence in (
+        ("{", "card.json: not the card of measured layouts"),
+        ("[]", "card.json: not the card of measured layouts"),
+        (json.dumps({"settings": {}, "machine": {"processor": "x"}, "graphs": {}}), "measured with the settings {}"),
+        (
+            json.dumps({"settings": asdict(MeasureSettings()), "machine": {"processor": "x"}, "graphs": {}}),
+            "card.json: measured on x, and this is",
+        ),
+    ):
+        (tmp_path / "card.json").write_text(text)
+        code, _, err = call(capfd, *command)
+        assert (code, sentence in err) == (2, True), err
+        assert (tmp_path / "card.json").read_text() == text
 
 
 def test_unknown_network(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -79,7 +79,10 @@ def measure(names: Sequence[str], folder: Path, settings: MeasureSettings, progr
 
     Raises:
         ValueError: a name is unknown, or the folder was measured with other settings or on another machine.
+        RuntimeError: this system can't keep a process on one core.
     """
+    if not hasattr(os, "sched_setaffinity"):
+        raise RuntimeError("measuring layouts keeps the process on one core, which needs Linux")
     unknown = [name for name in names if name not in NETWORKS]
     if unknown:
         raise ValueError(f"unknown network '{unknown[0]}'; one of: {', '.join(NETWORKS)}")
@@ -125,12 +128,17 @@ def _card(folder: Path, settings: MeasureSettings) -> dict[str, Any]:
             "settings": asdict(settings),
             "graphs": {},
         }
-    card: dict[str, Any] = json.loads(path.read_text())
-    if card["settings"] != asdict(settings):
-        raise ValueError(f"{path}: measured with the settings {card['settings']}; use these, or another folder")
-    if card["machine"]["processor"] != machine["processor"]:
+    try:
+        card: dict[str, Any] = json.loads(path.read_text())
+        known, processor = card["settings"], card["machine"]["processor"]
+        card["graphs"].keys()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the card of measured layouts ({error}); choose another folder") from error
+    if known != asdict(settings):
+        raise ValueError(f"{path}: measured with the settings {known}; use these, or another folder")
+    if processor != machine["processor"]:
         raise ValueError(
-            f"{path}: measured on {card['machine']['processor']}, and this is {machine['processor']}; runtimes of "
+            f"{path}: measured on {processor}, and this is {machine['processor']}; runtimes of "
             "different machines do not belong together, choose another folder"
         )
     return card
