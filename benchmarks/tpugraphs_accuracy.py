@@ -74,7 +74,7 @@ ROWS = {
     "tgraph without cross attention": Row("tgraph", {"cross_attention": False}),
     "tgraph without edges": Row("tgraph", {"edges": False}),
     "tgraph, opcodes by fasttext": Row("tgraph", {"opcodes": "fasttext"}),
-    "tgraph, mean of neighbours, no L2": Row("tgraph", {"aggregation": "mean", "l2_norm": False}),
+    "tgraph, sum of neighbours, L2 norm": Row("tgraph", {"aggregation": "sum", "l2_norm": True}),
     "tgraph, activation behind the sum": Row("tgraph", {"activation": "behind"}),
     "tgraph, hinge summed": Row("tgraph", {}, {"loss": "hinge-sum"}),
     "cheb-sage": Row("cheb-sage"),
@@ -96,12 +96,17 @@ def scores_of(
         trees = baselines.PooledTrees(seed)
         trees.fit(train)
         return {graph.name: trees.score(graph) for graph in test}
-    spec = ROWS[row]
-    config = MODELS[spec.model][1](**{"kind": train[0].kind, "channels": size.channels, **spec.config})
-    settings = FitSettings(loss=MODEL_LOSS[spec.model], epochs=size.epochs, patience=size.epochs, seed=seed)
+    config, settings = _how(row, seed, size, train[0].kind)
     # What validates decides nothing: no training is stopped, and the last epoch is kept.
-    ranker = fit(spec.model, config, train, train[:1], replace(settings, **spec.settings), folder)
+    ranker = fit(ROWS[row].model, config, train, train[:1], settings, folder)
     return {graph.name: score_with_all([ranker], graph) for graph in test}
+
+
+def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, FitSettings]:
+    spec = ROWS[row]
+    config = MODELS[spec.model][1](**{"kind": kind, "channels": size.channels, **spec.config})
+    settings = FitSettings(loss=MODEL_LOSS[spec.model], epochs=size.epochs, patience=size.epochs, seed=seed)
+    return config, replace(settings, **spec.settings)
 
 
 def run(
@@ -112,7 +117,8 @@ def run(
     What is left out of training and ranked is the split ``test``, ``valid`` (and ``test``), or one graph of ``train``.
     """
     known = [row, seed, asdict(size), left_out, data.digest]
-    known += [asdict(ROWS[row]), asdict(FitSettings())] if row in ROWS else []
+    if row in ROWS:
+        known += [ROWS[row].model, *map(asdict, _how(row, seed, size, data.collection.partition(":")[0]))]
     path = runs / f"{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]}.json"
     if not path.exists():
         torch.set_num_threads(1)  # a run a core

@@ -8,9 +8,9 @@ from tvm_gnn_cost.tpugraphs.options import with_options
 
 
 def test_fields_of_both_are_replaced_and_the_rest_stays():
-    given = ["channels=32", "cross_attention=false", "aggregation=mean", "weight_decay=0.5", "loss=listmle"]
+    given = ["channels=32", "cross_attention=false", "aggregation=sum", "weight_decay=0.5", "loss=listmle"]
     config, settings = with_options([*given, "devices=2"], TGraphConfig(), FitSettings(seed=7))
-    assert config == TGraphConfig(channels=32, cross_attention=False, aggregation="mean")
+    assert config == TGraphConfig(channels=32, cross_attention=False, aggregation="sum")
     assert settings == FitSettings(seed=7, weight_decay=0.5, loss="listmle", devices=2)
     assert with_options(["devices=auto"], FitSettings()) == (FitSettings(devices="auto"),)
 
@@ -23,7 +23,7 @@ def test_fields_of_both_are_replaced_and_the_rest_stays():
         ("channels=three", "--set channels=three: expected a whole number"),
         ("warm_up=x", "expected a number"),
         ("edges=no", "expected one of: true, false"),
-        ("aggregation=max", "expected one of: sum, mean"),
+        ("aggregation=max", "expected one of: mean, sum"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str):

@@ -27,8 +27,9 @@ class TGraphConfig(EncoderConfig):
         channel_attention: The paper's ``A_self``; without it the ablation's row.
         cross_attention: The paper's ``A_cross``; likewise. Known to be off on the random collections.
         edges: Likewise; without edges a node sees nothing but itself until the pooling.
-        aggregation: Of a node's neighbours: ``sum`` (the paper's equation 2) or ``mean`` (the code).
-        l2_norm: Normalise each node's features behind a convolution (equation 2; not in the code).
+        aggregation: Of a node's neighbours: ``mean`` (the code; it ranked better, see benchmarks/LOG.md) or ``sum``
+            (the paper's equation 2).
+        l2_norm: Normalise each node's features behind a convolution (equation 2; not in the code, likewise).
         activation: ``inside`` the residual connection, what is added (equation 3), or ``behind`` it, the sum (the
             code).
     """
@@ -39,8 +40,8 @@ class TGraphConfig(EncoderConfig):
     channel_attention: bool = True
     cross_attention: bool = True
     edges: bool = True
-    aggregation: Literal["sum", "mean"] = "sum"
-    l2_norm: bool = True
+    aggregation: Literal["mean", "sum"] = "mean"
+    l2_norm: bool = False
     activation: Literal["inside", "behind"] = "inside"
 
 
