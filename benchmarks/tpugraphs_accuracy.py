@@ -24,6 +24,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from common import WORK, XLA, console, parser, write_result
+from tvm_gnn_cost.evaluation.compare import summarise
 from tvm_gnn_cost.tpugraphs import baselines
 from tvm_gnn_cost.tpugraphs.collections import SPLITS, graph_files
 from tvm_gnn_cost.tpugraphs.encode import encode
@@ -109,9 +110,7 @@ def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, FitSettings]:
     return config, replace(settings, **spec.settings)
 
 
-def run(
-    row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path
-) -> tuple[str, int, dict[str, dict[str, float]]]:
+def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) -> dict[str, dict[str, float]]:
     """Metrics of each test graph; a run that was saved before is read instead.
 
     What is left out of training and ranked is the split ``test``, ``valid`` (and ``test``), or one graph of ``train``.
@@ -137,7 +136,8 @@ def run(
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(found))
         unfinished.replace(path)
-    return row, seed, json.loads(path.read_text())
+    metrics: dict[str, dict[str, float]] = json.loads(path.read_text())
+    return metrics
 
 
 def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -
     models = {}
     for row in rows:
         seeds = [mean_metrics(list(found[row, seed, arguments.split].values())) for seed in range(arguments.seeds)]
-        models[row] = _over_seeds([one | {"share_of_retest": one["kendall_tau"] / ceiling} for one in seeds])
+        models[row] = summarise([one | {"share_of_retest": one["kendall_tau"] / ceiling} for one in seeds])
     columns = ("kendall_tau", "share_of_retest", "slowdown1", "slowdown10")
     title = (
         f"layouts on XLA:CPU, {len(test)} {arguments.split} graphs, retest tau {ceiling:.3f}, {arguments.seeds} seeds"
@@ -192,7 +192,7 @@ def tiles(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> 
     models = {}
     for row in rows:
         seeds = [[found[row, seed, name][name] for name in names] for seed in range(arguments.seeds)]
-        models[row] = _over_seeds([mean_metrics(graphs) for graphs in seeds])
+        models[row] = summarise([mean_metrics(graphs) for graphs in seeds])
     title = f"a small demo: tiles of {len(names)} TPU kernels, each ranked by models trained on the others"
     _print(title, models, ("score", "kendall_tau", "slowdown1", "slowdown5"))
     return {"models": models, "kernels": len(names)}
@@ -206,20 +206,13 @@ def _all_runs(
         bar = progress.add_task(f"training, {data.collection}", total=len(jobs))
         work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator")
         done = work(joblib.delayed(run)(row, seed, size, data, out, runs) for row, seed, out in jobs)
-        for job, (row, seed, metrics) in zip(jobs, done, strict=True):
-            found[job] = metrics
+        for (row, seed, out), metrics in zip(jobs, done, strict=True):
+            found[row, seed, out] = metrics
             tau = mean_metrics(list(metrics.values()))["kendall_tau"]
-            if job[2] in SPLITS:
+            if out in SPLITS:
                 progress.console.print(f"{row}, seed {seed}: tau {tau:.3f}", highlight=False)
             progress.advance(bar)
     return found
-
-
-def _over_seeds(seeds: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    return {
-        name: {"mean": float(np.mean([one[name] for one in seeds])), "std": float(np.std([one[name] for one in seeds]))}
-        for name in seeds[0]
-    }
 
 
 def _print(title: str, models: Mapping[str, Mapping[str, Mapping[str, float]]], columns: Sequence[str]) -> None:
