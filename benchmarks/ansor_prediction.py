@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import resource
 import statistics
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,7 +17,7 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.cost_model import XGBModel
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
-from common import TENSET, console, parser, write_result
+from common import TENSET, console, median_seconds, parser, write_result
 from tvm_gnn_cost.datasets.extract_tenset import features_of_states
 from tvm_gnn_cost.datasets.tenset import TensetFolder, read_tenset
 from tvm_gnn_cost.tuning.auto_scheduler import GNNCostModel
@@ -53,16 +51,6 @@ def trained_xgb(task: auto_scheduler.SearchTask, states: list[Any]) -> XGBModel:
     return model
 
 
-def timed(predict: Callable[[], Any], repeats: int) -> float:
-    """Median seconds of a call."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        predict()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
-
-
 def main() -> None:
     """Reads the options, measures, prints the table and writes the JSON."""
     options = parser(__doc__)
@@ -83,10 +71,10 @@ def main() -> None:
             gnn.predict(task, states[:8])  # first calls load and allocate
             xgb.predict(task, states[:8])
             before = dict(gnn.search.timings)
-            ours = timed(partial(gnn.predict, task, states), repeats)
+            ours = median_seconds(partial(gnn.predict, task, states), repeats)
             extraction = (gnn.search.timings["extraction"] - before["extraction"]) / repeats
-            theirs = timed(partial(xgb.predict, task, states), repeats)
-            features = timed(partial(features_of_states, task, states), repeats)
+            theirs = median_seconds(partial(xgb.predict, task, states), repeats)
+            features = median_seconds(partial(features_of_states, task, states), repeats)
             row: dict[str, Any] = {
                 "task": f"{network}: {task.desc}",
                 "gnn_us": 1e6 * ours / count,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,16 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     out.add_argument("--json", type=Path, metavar="PATH", help="write the result to this file")
     out.add_argument("--quick", action="store_true", help="under two minutes, for CI: the figures mean little")
     return out
+
+
+def median_seconds(call: Callable[[], Any], repeats: int) -> float:
+    """Median wall clock of some calls."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
 
 
 def versions() -> dict[str, str]:

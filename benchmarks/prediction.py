@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import resource
 import statistics
-import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 from tvm.s_tir import meta_schedule as ms
 
-from common import console, parser, write_result
+from common import console, median_seconds, parser, write_result
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.measuring.preload import import_tensor_intrin
 from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
@@ -50,16 +48,6 @@ def sample_population(network: str, size: int) -> tuple[ms.TuneContext, list[Any
     return context, candidates[:size]
 
 
-def best_seconds(function: Callable[[], Any], repeats: int) -> float:
-    """Median wall clock over repeats, in seconds."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
 def main() -> None:
     """Times both models on each population and prints the table."""
     options = parser(__doc__)
@@ -78,9 +66,9 @@ def main() -> None:
         gnn.predict(context, candidates[:64])
         with machine_to_itself():
             before = dict(gnn.search.timings)
-            gnn_s = best_seconds(lambda: gnn.predict(context, candidates), repeats)  # noqa: B023
+            gnn_s = median_seconds(lambda: gnn.predict(context, candidates), repeats)  # noqa: B023
             extraction_s = (gnn.search.timings["extraction"] - before["extraction"]) / repeats
-            xgb_s = best_seconds(lambda: xgb.predict(context, candidates), repeats)  # noqa: B023
+            xgb_s = median_seconds(lambda: xgb.predict(context, candidates), repeats)  # noqa: B023
         rows.append(
             {"task": context.task_name, "network": network, "gnn_s": gnn_s, "extraction_s": extraction_s}
             | {"xgb_s": xgb_s, "speedup": xgb_s / gnn_s}

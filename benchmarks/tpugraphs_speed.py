@@ -9,9 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,7 @@ import numpy.typing as npt
 import torch
 from rich.table import Table
 
-from common import console, parser, write_result
+from common import console, median_seconds, parser, write_result
 from tvm_gnn_cost.models.tgraph import TGraph, TGraphConfig
 from tvm_gnn_cost.tpugraphs.fit import FitSettings, hinge
 from tvm_gnn_cost.tpugraphs.npz import read_graph
@@ -52,14 +50,9 @@ def write_graph(path: Path, layers: int) -> None:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median of some runs after a first one."""
+    """Median of some calls after a first one."""
     work()
-    found = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+    return median_seconds(work, repeats)
 
 
 def measure_case(folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,8 @@ from rich.table import Table
 from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone, print_left_out
 
 if TYPE_CHECKING:
+    from tvm_gnn_cost.cli.display import StepDisplay
+    from tvm_gnn_cost.tpugraphs.rank import Ranked
     from tvm_gnn_cost.tpugraphs.ranker import Ranker
 
 app = typer.Typer(
@@ -254,20 +256,12 @@ def rank(
 
     with exit_codes(), json_alone(json) as write:
         problems: list[str] = []
-        rows: list[tuple[str, str]] = []
         with StepDisplay("graphs") as display:
             display.status("loading")
-            from tvm_gnn_cost.tpugraphs.collections import graph_files
-            from tvm_gnn_cost.tpugraphs.rank import rank_files
             from tvm_gnn_cost.tpugraphs.submission import row, write_submission
 
-            rankers = _rankers(model)
-            files = {name: graph_files(root, name, split) for name in rankers}
-            total = sum(map(len, files.values()))
-            for name, paths in files.items():
-                for graph, scores, _ in rank_files(paths, rankers[name], permutations, problems):
-                    rows.append(row(name, graph, scores))
-                    display.extracted(len(rows) + len(problems), total)
+            ranked = _ranked(root, split, _rankers(model), permutations, problems, display)
+            rows = [row(name, graph, scores) for name, (graph, scores, _) in ranked]
         print_left_out(problems)
         count = write_submission(table, rows)
         console.print(f"{table}: {count} graphs ranked, {len(problems)} left out")
@@ -287,24 +281,17 @@ def evaluate(
 
     with exit_codes(), json_alone(json) as write:
         problems: list[str] = []
-        graphs: dict[str, dict[str, dict[str, float]]] = {}
         with StepDisplay("graphs") as display:
             display.status("loading")
-            from tvm_gnn_cost.tpugraphs.collections import graph_files
             from tvm_gnn_cost.tpugraphs.metrics import competition_score, graph_metrics, mean_metrics
-            from tvm_gnn_cost.tpugraphs.rank import rank_files
 
             rankers = _rankers(model)
-            files = {name: graph_files(root, name, split) for name in rankers}
-            total = sum(map(len, files.values()))
-            for name, paths in files.items():
-                graphs[name] = {}
-                for graph, scores, runtime in rank_files(paths, rankers[name], permutations, problems):
-                    if runtime is None:
-                        problems.append(f"{graph}: its runtimes are secret")
-                    else:
-                        graphs[name][graph] = graph_metrics(name, scores, runtime)
-                    display.extracted(sum(map(len, graphs.values())) + len(problems), total)
+            graphs: dict[str, dict[str, dict[str, float]]] = {name: {} for name in rankers}
+            for name, (graph, scores, runtime) in _ranked(root, split, rankers, permutations, problems, display):
+                if runtime is None:
+                    problems.append(f"{graph}: its runtimes are secret")
+                else:
+                    graphs[name][graph] = graph_metrics(name, scores, runtime)
         print_left_out(problems)
         empty = [name for name, found in graphs.items() if not found]
         if empty:
@@ -321,6 +308,31 @@ def evaluate(
         score = competition_score(collections)
         console.print(f"score of {len(collections)} collections: {score:.4f}")
         write({"score": score, "collections": collections, "graphs": graphs, "left_out": problems})
+
+
+def _ranked(
+    root: Path,
+    split: str,
+    rankers: Mapping[str, Sequence[Ranker]],
+    permutations: int,
+    problems: list[str],
+    display: StepDisplay,
+) -> Iterator[tuple[str, Ranked]]:
+    """Ranks the graphs of each collection and shows how far it is; yields each with its collection."""
+    from tvm_gnn_cost.tpugraphs.collections import graph_files
+    from tvm_gnn_cost.tpugraphs.rank import rank_files
+
+    files = {name: graph_files(root, name, split) for name in rankers}
+    total = sum(map(len, files.values()))
+    done = 0
+    for name, paths in files.items():
+        left_out: list[str] = []
+        for ranked in rank_files(paths, rankers[name], permutations, left_out):
+            done += 1
+            display.extracted(done + len(left_out), total)
+            yield name, ranked
+        done += len(left_out)
+        problems += left_out
 
 
 def _rankers(models: Sequence[str]) -> dict[str, list[Ranker]]:
