@@ -85,7 +85,7 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
     asked = known if arguments.validation else programs.select(parts.test)
     given = {f.name: getattr(arguments, f.name) for f in fields(OnlineSettings) if hasattr(arguments, f.name)}
     settings = replace(OnlineSettings(), **{name: value for name, value in given.items() if value is not None})
-    checkpoint, limit = Checkpoint.load(arguments.checkpoint), 4 if arguments.quick else arguments.tasks
+    checkpoint, limit = Checkpoint.load(arguments.checkpoint), 2 if arguments.quick else arguments.tasks
     runs: list[dict[str, float]] = []
     for seed in range(1 if arguments.quick else arguments.seeds):
         with machine_to_itself():

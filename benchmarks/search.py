@@ -106,7 +106,7 @@ def main() -> None:
     """Reads the options."""
     arguments = read_options(__doc__, WORK / "search")
     warnings.simplefilter("ignore")
-    networks, count = (NETWORKS[:1], 1) if arguments.quick else (NETWORKS, 2)
+    networks, count = (("perceptron",), 1) if arguments.quick else (NETWORKS, 2)
     tasks = {f"{network}: {t.task_name}": t for network in networks for t in heaviest_tasks(network, count)}
     builder = PooledBuilder()
     warm_up(builder, next(iter(tasks.values())))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import multiprocessing
+from dataclasses import asdict, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.command import call
-from tvm_gnn_cost.tpugraphs.measure import MeasureSettings, retest_tau
+from tvm_gnn_cost.networks.xla import NETWORKS
+from tvm_gnn_cost.tpugraphs.layouts import Operations
+from tvm_gnn_cost.tpugraphs.measure import MeasureSettings, _measure, retest_tau
 from tvm_gnn_cost.tpugraphs.npz import read_graph
 
 OPTIONS = ("--configs", 4, "--rounds", 4, "--seconds", 0.002)
@@ -45,6 +50,30 @@ def test_a_graph_of_noise_is_dropped(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert not list(tmp_path.rglob("*.npz"))
     code, _, err = call(capfd, *command)
     assert (code, "use these, or another folder" in err) == (2, True)
+
+
+def _measure_one_dot(folder: Path, send: Connection) -> None:
+    """For a process of its own, as ``measure`` has one for each network."""
+    NETWORKS["one-dot"] = replace(NETWORKS["perceptron-a"], function=_one_dot)
+    _measure("one-dot", MeasureSettings(configs=80), folder / "one-dot.npz", send)
+
+
+def _one_dot(ops: Operations) -> Any:
+    return ops.dot(ops.parameter(4, 4), ops.parameter(4, 4))
+
+
+def test_a_network_with_too_few_layouts_is_dropped(tmp_path: Path):
+    context = multiprocessing.get_context("spawn")
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_measure_one_dot, args=(tmp_path, send))
+    process.start()
+    send.close()
+    kind, content = receive.recv()
+    process.join()
+    # Three tensors of rank 2, each of which has two layouts or none.
+    assert (kind, content) == ("done", {"dropped": "80 different layouts were asked for, and 27 were found"})
+    assert process.exitcode == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_was_measured_otherwise_stays_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -58,7 +58,8 @@ def collect_tenset(plan: Plan, folder: Path, hardware: str, progress: CollectPro
     Raises:
         ValueError: a workload is unknown, or the hardware's records are of another machine.
     """
-    target = local_target()
+    # As in TenSet: the target names the machine, so that its measurements are never taken for another's.
+    target = local_target(hardware)
     _write_card(folder, hardware, plan, target)
     tasks: dict[str, auto_scheduler.SearchTask] = {}
     for name in plan.workloads:

@@ -29,10 +29,16 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "squeezenet-v1.1": ("squeezenet", {"version": "1.1", "image_shape": (3, 224, 224)}),
     "densenet-121": ("densenet", {"image_shape": (3, 224, 224)}),
     "dqn": ("dqn", {"image_shape": (4, 84, 84)}),
+    "resnet-101": ("resnet", {"num_layers": 101, "image_shape": (160, 160, 3), "layout": "NHWC"}),
+    "vgg-11": ("vgg", {"num_layers": 11, "image_shape": (3, 128, 128)}),
+    "squeezenet-v1.0": ("squeezenet", {"version": "1.0", "image_shape": (3, 192, 192)}),
 }
 
 #: Those whose tasks train models; the first three of ``NETWORKS`` only ever test one.
-TRAINING = ("mlp", "resnet-34", "resnet-50", "vgg-16", "squeezenet-v1.1", "densenet-121", "dqn")
+TRAINING = (
+    *("mlp", "resnet-34", "resnet-50", "vgg-16", "squeezenet-v1.1", "densenet-121", "dqn"),
+    *("resnet-101", "vgg-11", "squeezenet-v1.0"),
+)
 HELD_OUT = ("resnet-18", "mobilenet", "inception-v3")
 
 
@@ -104,11 +110,16 @@ def _fan_in(shape: tuple[int, ...], is_nhwc: bool) -> int:
     return int(np.prod(shape[1:]))
 
 
-def local_target() -> Target:
-    """The LLVM target of this machine: its cores, and AVX2 where it has that (LLVM 10 knows no later processors)."""
+def local_target(model: str = "") -> Target:
+    """The LLVM target of this machine: its cores, and AVX2 where it has that (LLVM 10 knows no later processors).
+
+    Args:
+        model: A name for the machine; the code does not depend on it.
+    """
     cpuinfo = Path("/proc/cpuinfo")
     has_avx2 = cpuinfo.exists() and " avx2 " in cpuinfo.read_text()
-    return Target(f"llvm {'-mcpu=core-avx2 ' if has_avx2 else ''}-num-cores={psutil.cpu_count(logical=False)}")
+    options = ["-mcpu=core-avx2"] * has_avx2 + [f"-num-cores={psutil.cpu_count(logical=False)}"]
+    return Target(" ".join(["llvm", *options, *([f"-model={model}"] if model else [])]))
 
 
 def plain_task(workload_key: str, target: Target, desc: str = "") -> auto_scheduler.SearchTask:

@@ -55,6 +55,18 @@ def _conv1d(rng: np.random.Generator) -> Tensors:
     return [data, weight, topi.nn.conv1d_nwc(data, weight, 1, kernel // 2, 1)]
 
 
+def _rectangular_conv2d(rng: np.random.Generator) -> Tensors:
+    """A row or a column of a kernel, as networks have them that take a square one apart."""
+    size, inputs, outputs, length = (int(rng.choice(s)) for s in ((8, 14, 20, 28), (48, 96, 176), (64, 112), (3, 5, 7)))
+    kernel, padding = (1, length), (0, length // 2)
+    if rng.random() < 0.5:
+        kernel, padding = kernel[::-1], padding[::-1]
+    data = te.placeholder((1, size, size, inputs), name="data")
+    weight = te.placeholder((*kernel, inputs, outputs), name="weight")
+    bias = te.placeholder((1, 1, 1, outputs), name="bias")
+    return [data, weight, bias, topi.nn.relu(topi.nn.conv2d_nhwc(data, weight, 1, padding, 1) + bias)]
+
+
 def _softmax(rng: np.random.Generator) -> Tensors:
     data = te.placeholder((int(rng.choice((16, 64, 256))), int(rng.choice((128, 512, 1000)))), name="data")
     return [data, topi.nn.softmax(data)]
@@ -89,6 +101,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Tensors]] = {
     "softmax": _softmax,
     "layer-norm": _layer_norm,
     "pooling": _pooling,
+    "rectangular-conv2d": _rectangular_conv2d,
 }
 
 

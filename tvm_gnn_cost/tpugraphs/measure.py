@@ -155,7 +155,8 @@ def _in_own_process(name: str, settings: MeasureSettings, path: Path, progress: 
             kind, content = receive.recv()
             if kind == "done":
                 return dict(content)
-            progress.status(f"{name}: {content}")
+            # A colon marks the small steps, which have no line of their own where there is no terminal.
+            progress.status(f"{name}{',' if kind == 'stage' else ':'} {content}")
     except EOFError:
         process.join()
         return {"dropped": f"its process ended with exit code {process.exitcode}"}
@@ -173,9 +174,14 @@ def _measure(name: str, settings: MeasureSettings, path: Path, send: Connection)
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     function = ConfigurableFunction(NETWORKS[name].function)
     rng = np.random.default_rng([settings.seed, zlib.crc32(name.encode())])
-    configs = random_configs(function.ranks, settings.configs, rng)
+    try:
+        configs = random_configs(function.ranks, settings.configs, rng)
+    except ValueError as error:
+        send.send(("done", {"dropped": str(error)}))
+        return
     arrays = [jax.device_put(rng.standard_normal(shape).astype(np.float32)) for shape in function.shapes]
     compiled, kept, errors = [], [], []
+    send.send(("stage", f"compiling {len(configs)} layouts"))
     for number, config in enumerate(configs):
         send.send(("status", f"compiling {number + 1} of {len(configs)} layouts"))
         try:
@@ -183,6 +189,12 @@ def _measure(name: str, settings: MeasureSettings, path: Path, send: Connection)
             kept.append(number)
         except RuntimeError as error:  # XLA's own derive from it
             errors.append(str(error).splitlines()[0])
+    if len(kept) < 2:
+        send.send(
+            ("done", {"dropped": f"XLA refused {len(errors)} of {len(configs)} layouts", "refused_by_xla": errors})
+        )
+        return
+    send.send(("stage", f"measuring {settings.rounds} rounds"))
     seconds = _rounds(compiled, arrays, settings, rng, send)
     tau = retest_tau(seconds)
     # What disturbs a run makes it slower: on a shared machine one in ten by a fifth.
@@ -195,7 +207,7 @@ def _measure(name: str, settings: MeasureSettings, path: Path, send: Connection)
         "retest_tau": tau,
         "fastest_ms": 1e3 * float(runtime.min()),
         "slowest_ms": 1e3 * float(runtime.max()),
-        "compilers_choice_ms": 1e3 * float(runtime[0]),
+        "compilers_choice_ms": 1e3 * float(runtime[0]) if kept[0] == 0 else None,
     }
     if not tau >= settings.threshold:
         send.send(("done", result | {"dropped": f"retest tau {tau:.2f} is below {settings.threshold}"}))
