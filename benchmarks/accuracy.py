@@ -18,7 +18,7 @@ from tvm_gnn_cost.datasets.extract import extract_collection
 from tvm_gnn_cost.networks.catalogue import HELD_OUT
 
 #: The quick run takes the programs of one workload in so many.
-QUICK_EVERY = 10
+QUICK_EVERY = 20
 
 
 def thin_out(data: Path, folder: Path) -> Path:

@@ -58,7 +58,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3, help="calls of each model, of which the median counts")
     arguments = options.parse_args()
     count, repeats = (100, 1) if arguments.quick else (arguments.states, arguments.repeats)
-    data = read_tenset(TENSET)
+    data = read_tenset(TENSET, "cpu-2core")
     gnn = GNNCostModel()
     table = Table(title=f"scoring {count} states", title_justify="left")
     for column in ("task", "GNN, us a state", "of it extraction", "XGBModel", "its features", "speedup"):

@@ -18,7 +18,7 @@ from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.networks.catalogue import TENSET_HELD_OUT
 
 #: The quick run takes one file of records in so many.
-QUICK_EVERY = 10
+QUICK_EVERY = 20
 
 
 def thin_out(data: Path, folder: Path) -> Path:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.command import call
-from tests.graphs.ansor_tasks import DATA, project_data
+from tests.graphs.ansor_tasks import project_data, write_network_info
 
 
 @pytest.fixture(scope="module")
@@ -17,15 +16,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few records of five tasks of ResNet-18 and of ten others, and one that is none."""
     out = tmp_path_factory.mktemp("tenset") / "data"
     (out / "measure_records" / "cpu").mkdir(parents=True)
-    shutil.copytree(DATA / "network_info", out / "network_info")
-    data, left = project_data(), {True: 5, False: 10}
+    data, left, files = project_data(), {True: 5, False: 10}, []
     for path in data.files:
         first = path.read_text().splitlines()[0]
         is_test = "resnet_18" in data.weights.get(json.loads(first)["i"][0][0], {})
         if left[is_test] > 0:
             left[is_test] -= 1
+            files.append(path)
             lines = path.read_text().splitlines()[:10]
             (out / "measure_records" / "cpu" / path.name).write_text("\n".join(lines) + "\n")
+    write_network_info(out, files)
     (out / "measure_records" / "cpu" / "broken.json").write_text("no JSON\n")
     return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,9 @@ def test_a_collection_is_resumed_and_read(tmp_path: Path):
     assert np.isfinite(programs.latency).sum() == 10 - log.failed
     assert programs.graphs.errors == {}
 
+    collect_tenset(replace(PLAN, workloads=("softmax/0",)), folder, "here", Log())
     card = folder / "here.card.json"
+    assert json.loads(card.read_text())["settings"]["workloads"] == list(PLAN.workloads)
     card.write_text(card.read_text().replace('"target": "llvm', '"target": "cuda'))
     with pytest.raises(ValueError, match=r"choose another --hardware"):
         collect_tenset(PLAN, folder, "here", Log())

@@ -3,14 +3,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.graphs.ansor_tasks import DATA, project_data
-from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
+from tests.graphs.ansor_tasks import DATA, project_data, write_network_info
+from tvm_gnn_cost.datasets.extract_tenset import extract_tenset, structural_hash
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.split import split
 from tvm_gnn_cost.datasets.store import GraphStore
@@ -21,6 +20,7 @@ from tvm_gnn_cost.datasets.tenset import (
     parse_record,
     read_tenset,
 )
+from tvm_gnn_cost.networks.catalogue import TENSET_HELD_OUT
 
 RECORDS = DATA / "measure_records" / "cpu-2core"
 KEY = '["d7b65649a4dd54becea0a52aabbc5af5", 1, 1000, 1, 1000]'
@@ -39,8 +39,9 @@ def small(tmp_path: Path) -> Path:
     """A folder with the tasks of the project's data and five files of records."""
     folder = tmp_path / "data"
     (folder / "measure_records" / "cpu").mkdir(parents=True)
-    shutil.copytree(DATA / "network_info", folder / "network_info")
-    for path in sorted(RECORDS.glob("*.json"))[::30]:
+    files = sorted(RECORDS.glob("*.json"))[::30]
+    write_network_info(folder, files)
+    for path in files:
         (folder / "measure_records" / "cpu" / path.name).write_text(
             "".join(text + "\n" for text in path.read_text().splitlines()[:8])
         )
@@ -50,7 +51,7 @@ def small(tmp_path: Path) -> Path:
 def test_the_projects_data_is_read():
     data = project_data()
     assert len(data.files) == 140
-    assert len(data.tasks) == 242  # not every task of a network was measured
+    assert len(data.tasks) == 369  # of both machines; not every task of a network was measured
     assert data.count == 4480
     networks = {network for weights in data.weights.values() for network in weights}
     assert {"resnet_18", "mobilenet", "inception_v3", "squeezenet_v1.1"} <= networks
@@ -59,6 +60,19 @@ def test_the_projects_data_is_read():
     assert {one.workload_key for one in records} <= set(data.tasks)
     assert sum(bool(one.failure) for one in records) == 5
     assert {one.failure for one in records} == {"", "build-timeout"}
+
+
+def test_the_other_machines_data_is_of_other_tasks_and_tests_nothing():
+    data = read_tenset(DATA, "epyc-2core")
+    records = [parse_record(one) for one in data.lines()]
+    assert (len(records), sum(bool(one.failure) for one in records)) == (3664, 9)
+    assert {"-model=epyc-2core" in one.target for one in records} == {True}
+    hashes = {structural_hash(DATA, "epyc-2core", key) for key in {one.workload_key for one in records}}
+    first = {parse_record(RecordLine(file, 1, file.read_text().partition("\n")[0])) for file in project_data().files}
+    others = {one.workload_key: structural_hash(DATA, "cpu-2core", one.workload_key) for one in first}
+    assert (len(hashes), len(hashes | set(others.values()))) == (115, 254)
+    tested = {key for key, weights in data.weights.items() if not set(TENSET_HELD_OUT).isdisjoint(weights)}
+    assert hashes.isdisjoint(structural_hash(DATA, "cpu-2core", key) for key in tested)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +221,7 @@ def test_extraction_resumes_and_reports(small: Path, tmp_path: Path):
     again = extract_tenset(small, store, detail="statements", jobs=1)
     assert (again.added, len(again.problems)) == (0, 2)
     with files[1].open("a") as file:
-        file.write(next(RECORDS.glob("*.json")).read_text().splitlines()[20] + "\n")
+        file.write((RECORDS / files[1].name).read_text().splitlines()[20] + "\n")
     assert extract_tenset(small, store, detail="statements", jobs=1).added == 1
     with pytest.raises(ValueError, match="extract into another folder"):
         extract_tenset(small, store, detail="tree")

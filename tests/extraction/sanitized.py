@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -20,8 +21,12 @@ def run_sanitized(script: Path) -> None:
     """Fails the test where the script does, or a sanitizer reports something."""
     library = BUILD / "extraction.so"
     sources = [ROOT / "CMakeLists.txt", *(ROOT / "extraction").iterdir()]
-    if not library.exists() or library.stat().st_mtime < max(path.stat().st_mtime for path in sources):
-        _build()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    # Both environments' tests may run side by side.
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists() or library.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+            _build()
     _run(script, library)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,7 +65,19 @@ def broken_state(task: auto_scheduler.SearchTask) -> Any:
 
 @cache
 def project_data() -> TensetFolder:
-    return read_tenset(DATA)
+    return read_tenset(DATA, "cpu-2core")
+
+
+def write_network_info(folder: Path, files: Iterable[Path]) -> None:
+    """The pickles of a folder in TenSet's layout, with the tasks of these files of the project's records alone."""
+    data, info = project_data(), folder / "network_info"
+    info.mkdir(parents=True)
+    keys = [str(json.loads(file.read_text().partition("\n")[0])["i"][0][0]) for file in files]
+    (info / "all_tasks.pkl").write_bytes(pickle.dumps([data.tasks[key] for key in keys]))
+    for network in {network for key in keys for network in data.weights.get(key, {})}:
+        own = [key for key in keys if network in data.weights.get(key, {})]
+        pair = [data.tasks[key] for key in own], [data.weights[key][network] for key in own]
+        (info / f"(({network},[]),llvm).task.pkl").write_bytes(pickle.dumps(pair))
 
 
 def measured_states(network: str, tasks: int, states: int) -> list[tuple[auto_scheduler.SearchTask, list[Any]]]:

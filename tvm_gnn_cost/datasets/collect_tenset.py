@@ -165,6 +165,7 @@ def _write_card(folder: Path, hardware: str, plan: Plan, target: Target) -> None
     """
     path = folder / f"{hardware}.card.json"
     machine = describe_machine()
+    workloads = list(plan.workloads)
     if path.exists():
         card = json.loads(path.read_text())
         if (card["machine"]["processor"], card["target"]) != (machine["processor"], str(target)):
@@ -173,11 +174,12 @@ def _write_card(folder: Path, hardware: str, plan: Plan, target: Target) -> None
                 f"{machine['processor']} with {target}; latencies of different machines do not belong together, "
                 "choose another --hardware"
             )
+        workloads = list(dict.fromkeys([*card["settings"]["workloads"], *workloads]))
     folder.mkdir(parents=True, exist_ok=True)
     card = {
         "machine": machine,
         "target": str(target),
         "date": datetime.date.today().isoformat(),
-        "settings": asdict(plan),
+        "settings": asdict(plan) | {"workloads": workloads},
     }
     path.write_text(json.dumps(card, indent=1) + "\n")
