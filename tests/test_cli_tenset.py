@@ -8,24 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.command import call
-from tests.graphs.ansor_tasks import project_data, write_network_info
+from tests.graphs.ansor_tasks import copy_records, project_data, task_key
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few records of five tasks of ResNet-18 and of ten others, and one that is none."""
     out = tmp_path_factory.mktemp("tenset") / "data"
-    (out / "measure_records" / "cpu").mkdir(parents=True)
-    data, left, files = project_data(), {True: 5, False: 10}, []
-    for path in data.files:
-        first = path.read_text().splitlines()[0]
-        is_test = "resnet_18" in data.weights.get(json.loads(first)["i"][0][0], {})
-        if left[is_test] > 0:
-            left[is_test] -= 1
-            files.append(path)
-            lines = path.read_text().splitlines()[:10]
-            (out / "measure_records" / "cpu" / path.name).write_text("\n".join(lines) + "\n")
-    write_network_info(out, files)
+    data = project_data()
+    tests = [file for file in data.files if "resnet_18" in data.weights.get(task_key(file), {})]
+    others = [file for file in data.files if file not in tests]
+    copy_records(out, [*tests[:5], *others[:10]], 10)
     (out / "measure_records" / "cpu" / "broken.json").write_text("no JSON\n")
     return out
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.graphs.ansor_tasks import DATA, project_data, write_network_info
+from tests.graphs.ansor_tasks import DATA, copy_records, project_data, task_key
 from tvm_gnn_cost.datasets.extract_tenset import extract_tenset, structural_hash
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.split import split
@@ -38,13 +38,7 @@ def record(version: str = "v0.6", code: int = 0, costs: object = (0.5, 0.25)) ->
 def small(tmp_path: Path) -> Path:
     """A folder with the tasks of the project's data and five files of records."""
     folder = tmp_path / "data"
-    (folder / "measure_records" / "cpu").mkdir(parents=True)
-    files = sorted(RECORDS.glob("*.json"))[::30]
-    write_network_info(folder, files)
-    for path in files:
-        (folder / "measure_records" / "cpu" / path.name).write_text(
-            "".join(text + "\n" for text in path.read_text().splitlines()[:8])
-        )
+    copy_records(folder, sorted(RECORDS.glob("*.json"))[::30], 8)
     return folder
 
 
@@ -68,9 +62,8 @@ def test_the_other_machines_data_is_of_other_tasks_and_tests_nothing():
     assert (len(records), sum(bool(one.failure) for one in records)) == (3664, 9)
     assert {"-model=epyc-2core" in one.target for one in records} == {True}
     hashes = {structural_hash(DATA, "epyc-2core", key) for key in {one.workload_key for one in records}}
-    first = {parse_record(RecordLine(file, 1, file.read_text().partition("\n")[0])) for file in project_data().files}
-    others = {one.workload_key: structural_hash(DATA, "cpu-2core", one.workload_key) for one in first}
-    assert (len(hashes), len(hashes | set(others.values()))) == (115, 254)
+    others = {structural_hash(DATA, "cpu-2core", task_key(file)) for file in project_data().files}
+    assert (len(hashes), len(hashes | others)) == (115, 254)
     tested = {key for key, weights in data.weights.items() if not set(TENSET_HELD_OUT).isdisjoint(weights)}
     assert hashes.isdisjoint(structural_hash(DATA, "cpu-2core", key) for key in tested)
 

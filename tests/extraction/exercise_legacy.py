@@ -1,17 +1,19 @@
 """Runs the extraction over Ansor's states and bad input; started by ``test_sanitizers_legacy.py``.
 
-Usage: exercise_legacy.py LIBRARY
+Usage: exercise_legacy.py LIBRARY TENSET_FOLDER
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import tvm
 import tvm_ffi
 from tvm import tir
 
 from tests.graphs.ansor_tasks import broken_state, conv_task, matmul_task, measured_states, sample_states
+from tvm_gnn_cost.datasets.tenset import read_tenset
 
 extension = tvm_ffi.load_module(sys.argv[1])
 LIBRARY = tvm._ffi.base._LIB._name
@@ -30,7 +32,8 @@ def address(item: object) -> int:
 
 def main() -> None:
     populations = [(task, sample_states(task, 6)) for task in (matmul_task(), conv_task())]
-    populations += measured_states("inception_v3", tasks=4, states=3)
+    data = read_tenset(Path(sys.argv[2]))
+    populations += measured_states(data, data.files, 3)
     count = 0
     for task, states in populations:
         broken = broken_state(task)

@@ -17,8 +17,8 @@ HAS_COMPILER = shutil.which("g++") is not None
 BUILD = ROOT / "build" / "sanitized"
 
 
-def run_sanitized(script: Path) -> None:
-    """Fails the test where the script does, or a sanitizer reports something."""
+def run_sanitized(script: Path, *arguments: object) -> None:
+    """Runs ``script LIBRARY ARGUMENTS``; fails the test where it does, or a sanitizer reports something."""
     library = BUILD / "extraction.so"
     sources = [ROOT / "CMakeLists.txt", *(ROOT / "extraction").iterdir()]
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def run_sanitized(script: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists() or library.stat().st_mtime < max(path.stat().st_mtime for path in sources):
             _build()
-    _run(script, library)
+    _run([str(script), str(library), *map(str, arguments)])
 
 
 def _build() -> None:
@@ -38,13 +38,13 @@ def _build() -> None:
         assert built.returncode == 0, built.stdout + built.stderr
 
 
-def _run(script: Path, library: Path) -> None:
+def _run(script: list[str]) -> None:
     runtimes = []
     for name in ("libasan.so", "libubsan.so"):
         path = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
         runtimes.append(path.stdout.strip())
     run = subprocess.run(
-        [sys.executable, str(script), str(library)],
+        [sys.executable, *script],
         capture_output=True,
         text=True,
         check=False,

@@ -68,11 +68,28 @@ def project_data() -> TensetFolder:
     return read_tenset(DATA, "cpu-2core")
 
 
-def write_network_info(folder: Path, files: Iterable[Path]) -> None:
-    """The pickles of a folder in TenSet's layout, with the tasks of these files of the project's records alone."""
-    data, info = project_data(), folder / "network_info"
+def task_key(file: Path) -> str:
+    """The workload key of a file of records of one task."""
+    with file.open() as lines:
+        return str(json.loads(next(lines))["i"][0][0])
+
+
+def files_of(network: str, tasks: int) -> list[Path]:
+    """Of the project's files of records about so many of a network's; those of single operators if it is ""."""
+    data = project_data()
+    files = [file for file in data.files if network in data.weights.get(task_key(file), {"": 1})]
+    return files[:: max(1, len(files) // tasks)]
+
+
+def copy_records(folder: Path, files: Iterable[Path], lines: int) -> None:
+    """A folder in TenSet's layout with the first lines of some of the project's files, and their tasks alone."""
+    data, info, records = project_data(), folder / "network_info", folder / "measure_records" / "cpu"
     info.mkdir(parents=True)
-    keys = [str(json.loads(file.read_text().partition("\n")[0])["i"][0][0]) for file in files]
+    records.mkdir(parents=True)
+    keys = []
+    for file in files:
+        keys.append(task_key(file))
+        (records / file.name).write_text("".join(file.read_text().splitlines(keepends=True)[:lines]))
     (info / "all_tasks.pkl").write_bytes(pickle.dumps([data.tasks[key] for key in keys]))
     for network in {network for key in keys for network in data.weights.get(key, {})}:
         own = [key for key in keys if network in data.weights.get(key, {})]
@@ -80,16 +97,14 @@ def write_network_info(folder: Path, files: Iterable[Path]) -> None:
         (info / f"(({network},[]),llvm).task.pkl").write_bytes(pickle.dumps(pair))
 
 
-def measured_states(network: str, tasks: int, states: int) -> list[tuple[auto_scheduler.SearchTask, list[Any]]]:
-    """States of the project's records: the first ones of some tasks of a network, of single operators if it is ""."""
-    data = project_data()
-    lines: dict[str, list[str]] = {}
-    for line in data.lines():
-        key = load_record_from_string(line.text)[0].task.workload_key if line.line == 1 else None
-        if key is not None:
-            lines[str(key)] = line.file.read_text().splitlines()[:states]
-    keys = [key for key in lines if network in data.weights.get(key, {"": 1})]
+def measured_states(
+    data: TensetFolder, files: Iterable[Path], states: int
+) -> list[tuple[auto_scheduler.SearchTask, list[Any]]]:
+    """The first states of each file, with its task."""
     return [
-        (data.tasks[key], [load_record_from_string(text)[0].state for text in lines[key]])
-        for key in keys[:: max(1, len(keys) // tasks)]
+        (
+            data.tasks[task_key(file)],
+            [load_record_from_string(text)[0].state for text in file.read_text().splitlines()[:states]],
+        )
+        for file in files
     ]

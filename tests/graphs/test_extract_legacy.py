@@ -9,7 +9,15 @@ import tvm
 from tvm import te, tir, topi
 from tvm.driver.build_module import schedule_to_module
 
-from tests.graphs.ansor_tasks import broken_state, conv_task, matmul_task, measured_states, sample_states
+from tests.graphs.ansor_tasks import (
+    broken_state,
+    conv_task,
+    files_of,
+    matmul_task,
+    measured_states,
+    project_data,
+    sample_states,
+)
 from tests.graphs.legacy_tree import legacy_tree
 from tests.graphs.tree_node import check_graph
 from tvm_gnn_cost.graphs.extract_legacy import extract_modules, extract_states
@@ -50,7 +58,7 @@ def check_against_the_tree(mods: list[tvm.IRModule], tree: ProgramGraphs, statem
 
 @pytest.mark.parametrize("network", ["resnet_18", "mobilenet", "inception_v3", "squeezenet_v1.1", "dcgan", ""])
 def test_every_node_of_measured_programs(network: str):
-    found = measured_states(network, tasks=3, states=2)
+    found = measured_states(project_data(), files_of(network, 3), 2)
     assert found
     for task, states in found:
         mods = [lower(task, state) for state in states]
