@@ -118,8 +118,8 @@ def local_target(model: str = "") -> Target:
     """
     cpuinfo = Path("/proc/cpuinfo")
     has_avx2 = cpuinfo.exists() and " avx2 " in cpuinfo.read_text()
-    options = ["-mcpu=core-avx2"] * has_avx2 + [f"-num-cores={psutil.cpu_count(logical=False)}"]
-    return Target(" ".join(["llvm", *options, *([f"-model={model}"] if model else [])]))
+    name = f"llvm {'-mcpu=core-avx2 ' if has_avx2 else ''}-num-cores={psutil.cpu_count(logical=False)}"
+    return Target(f"{name} -model={model}" if model else name)
 
 
 def plain_task(workload_key: str, target: Target, desc: str = "") -> auto_scheduler.SearchTask:
