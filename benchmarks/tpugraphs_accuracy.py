@@ -110,6 +110,12 @@ def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, FitSettings]:
     return config, replace(settings, **spec.settings)
 
 
+def _training(row: str, size: Size) -> dict[str, Any]:
+    """How a row was trained, for the JSON; the seeds stand elsewhere in it."""
+    config, settings = _how(row, 0, size, "layout")
+    return {"model": asdict(config), "fit": {name: value for name, value in asdict(settings).items() if name != "seed"}}
+
+
 def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) -> dict[str, dict[str, float]]:
     """Metrics of each test graph; a run that was saved before is read instead.
 
@@ -261,7 +267,7 @@ def main() -> None:
         **asdict(size),
         "quick": arguments.quick,
         "data_measured_on": card["machine"],
-        "training": asdict(FitSettings()),
+        "training": {row: _training(row, size) for row in ROWS},
     }
     write_result(arguments.json, "tpugraphs_accuracy", settings, metrics)
 
