@@ -78,6 +78,25 @@ def test_from_published_files_to_a_ranking(tmp_path: Path, capfd: pytest.Capture
     assert name == "layout:xla:random:t"
     assert sorted(ranked.split(";")) == ["0", "1", "2", "3"]
 
+    # Of the training graphs one validated, at most.
+    own = run("evaluate", root, *chosen, "--split", "train")["trained_on"]["layout:xla:random"]
+    assert set(own) < {"g0", "g1", "g2"} or found["trained_on"]["layout:xla:random"] == []
+    assert len(own) + len(found["trained_on"]["layout:xla:random"]) == 3
+    unseen = tmp_path / "unseen"
+    run("train", prepared, "layout:xla:random", unseen, *options, "--folds", 3, "--split", "train")
+    kept = f"layout:xla:random={unseen}"
+    assert run("evaluate", root, "--model", kept)["trained_on"] == {"layout:xla:random": []}
+
+    code, _, err = call(capfd, "tpugraphs", "train", prepared, "layout:xla:random", models, *options, "--model", "gru")
+    assert code == 2
+    assert "fold-0.safetensors was trained on or with another model" in err.replace("\n", " ")
+
+    code, _, err = call(
+        capfd, "tpugraphs", "rank", root, tmp_path / "default.csv", "--model", f"layout:xla:default={models}"
+    )
+    assert code == 2
+    assert f"{models} was trained on layout:xla:random, and ranks layout:xla:default" in err.replace("\n", " ")
+
     code, _, err = call(capfd, "tpugraphs", "evaluate", root, *chosen, "--split", "test")
     assert code == 2
     assert "no graph of layout:xla:random" in err.replace("\n", " ")
@@ -85,15 +104,25 @@ def test_from_published_files_to_a_ranking(tmp_path: Path, capfd: pytest.Capture
 
 def test_mistakes_get_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     (tmp_path / "bad.pb").write_bytes(b"\xff")
+    empty, there = tmp_path / "empty", tmp_path / "there"
+    (empty / "npz/tile/xla/train").mkdir(parents=True)
+    write(tmp_path / "one/npz/tile/xla/train/k.npz", tile_fields())
+    assert call(capfd, "tpugraphs", "prepare", tmp_path / "one", there)[0] == 0
     for arguments, sentence in (
         (("prepare", tmp_path, tmp_path / "out"), "holds no collection"),
         (("prepare", tmp_path, tmp_path / "out", "--collection", "tile"), "unknown collection 'tile'"),
         (("encode", tmp_path / "bad.pb", tmp_path / "out", "--source", "tile"), "bad.pb: not a serialised TuningData"),
-        (("train", tmp_path, "tile:xla", tmp_path / "out"), "20 folds of 0 graphs"),
+        (("prepare", empty, tmp_path / "out"), "holds no npz file of tile:xla"),
+        (("train", tmp_path, "tile:xla", tmp_path / "out"), "holds no prepared graph of tile:xla, train or valid"),
+        (("train", tmp_path, "tile", tmp_path / "out"), "unknown collection 'tile'"),
+        (("train", there, "tile:xla", tmp_path / "out", "--set", "chanels=3"), "--set chanels=3: expected NAME=VALUE"),
+        (("train", there, "tile:xla", tmp_path / "out", "--set", "seed=3"), "--set seed=3: expected NAME=VALUE"),
+        (("train", there, "tile:xla", tmp_path / "out"), "20 folds of 1 graphs"),
         (
-            ("train", tmp_path, "tile:xla", tmp_path / "out", "--set", "chanels=3"),
-            "--set chanels=3: expected NAME=VALUE",
+            ("train", there, "tile:xla", tmp_path / "out", "--folds", 2, "--split", "valid"),
+            "holds no prepared graph of tile:xla, valid",
         ),
+        (("rank", tmp_path, tmp_path, "--model", "tile:xla=x"), "is a folder; expected the file to write"),
         (("rank", tmp_path, tmp_path / "o.csv", "--model", "tile:xla"), "expected COLLECTION=PATH"),
         (("rank", tmp_path, tmp_path / "o.csv", "--model", f"tile:xla={tmp_path}"), "no finished training is there"),
         (("encode", tmp_path / "none.pb", tmp_path / "out", "--source", "tile"), "none.pb"),

@@ -15,13 +15,14 @@ def test_the_best_folds_are_kept_and_finished_ones_are_not_trained_again(tmp_pat
     graphs = prepared(tmp_path, "layout", 6)
     told: list[int] = []
 
-    def train(settings=FAST) -> list:
+    def train() -> list:
         told.clear()
         return train_ensemble(
+            "layout:xla:random",
             "tgraph",
             small("tgraph", "layout"),
             graphs,
-            settings,
+            FAST,
             EnsembleSettings(folds=6, trained=3, kept=2),
             tmp_path / "models",
             lambda fold, _epoch, _metrics: told.append(fold),
@@ -43,8 +44,30 @@ def test_the_best_folds_are_kept_and_finished_ones_are_not_trained_again(tmp_pat
     (tmp_path / "models" / "fold-1.safetensors").unlink()
     train()
     assert told == [1, 1]
-    train(replace(FAST, learning_rate=1e-4))
-    assert told == [0, 0, 1, 1, 2, 2]
+
+
+def test_models_that_were_trained_otherwise_are_not_taken_for_others(tmp_path: Path):
+    graphs = prepared(tmp_path, "layout", 6)
+    tgraph = small("tgraph", "layout")
+    three = EnsembleSettings(folds=3, trained=1, kept=1)
+
+    def train(collection="layout:xla:random", config=tgraph, of=graphs, settings=FAST, ensemble=three) -> list:
+        return train_ensemble(collection, "tgraph", config, of, settings, ensemble, tmp_path / "models")
+
+    (ranker,) = train()
+    assert ranker.card["collection"] == "layout:xla:random"
+    slower = [replace(graph, runtime=2 * graph.runtime) for graph in graphs]
+    for what, changes in (
+        ("another collection", {"collection": "layout:xla:default"}),
+        ("another model", {"config": replace(tgraph, edges=False)}),
+        ("other settings", {"settings": replace(FAST, learning_rate=1e-4)}),
+        ("other folds", {"ensemble": EnsembleSettings(folds=2, trained=1, kept=1)}),
+        ("other data", {"of": slower}),
+    ):
+        with pytest.raises(ValueError, match=rf"fold-0\.safetensors was trained on or with {what}; choose another"):
+            train(**changes)
+    (again,) = load_rankers(tmp_path / "models")
+    assert again.card == ranker.card
 
 
 def test_a_folder_without_a_finished_training_is_named(tmp_path: Path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 import torch
 
 from tests.tpugraphs.published import layout_fields, tile_fields, write
-from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds, hinge, hinge_sum
+from tvm_gnn_cost.tpugraphs import fit as fit_module
+from tvm_gnn_cost.tpugraphs.collections import COLLECTIONS
+from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds, hinge, hinge_sum, recipe
 from tvm_gnn_cost.tpugraphs.metrics import graph_metrics
 from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
 from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
@@ -70,7 +73,67 @@ def test_the_same_seed_gives_the_same_weights_also_after_an_interruption(tmp_pat
     two = train_once("b", lambda epoch, _metrics: told.append(epoch))
     assert 1 not in told
     assert told[-1] == 4
-    assert set(one.state) == set(two.state)
+    for name, weights in one.state.items():
+        torch.testing.assert_close(two.state[name], weights, rtol=0, atol=0)
+
+
+def test_a_training_that_diverges_keeps_the_epoch_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    *train, valid = prepared(tmp_path, "layout", 4)
+    settings = replace(SETTINGS, epochs=5)
+    good = 0
+
+    def loss(scores: torch.Tensor, runtime: torch.Tensor) -> torch.Tensor:
+        nonlocal good
+        good -= 1
+        return hinge(scores, runtime) * (1 if good >= 0 else float("nan"))
+
+    monkeypatch.setattr(fit_module, "LOSSES", {"hinge": loss})
+    told: list[float] = []
+
+    def tell(_epoch: int, metrics: dict[str, float]) -> None:
+        told.append(metrics["validation_error"])
+
+    good = 3 * len(train)
+    ranker = fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / "late", tell)
+    assert len(told) == 4
+    assert told[3] == np.inf
+    assert ranker.card["training"]["validation_error"] == pytest.approx(min(told))
+    assert valid.runtime is not None
+    scores = score_with_all([ranker], valid, permutations=1)
+    tau = graph_metrics("layout", scores, valid.runtime)["kendall_tau"]
+    assert (1 - tau) / 2 == pytest.approx(min(told), abs=0.05)
+
+    good = 0
+    with pytest.raises(RuntimeError, match="the training diverged in its first epoch"):
+        fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / "at once")
+    broken = replace(ranker, state={name: weights * np.nan for name, weights in ranker.state.items()})
+    with pytest.raises(ValueError, match="scores are not finite"):
+        score_with_all([ranker, broken], valid)
+
+
+def test_a_key_that_interrupts_is_no_end_of_the_process(tmp_path: Path):
+    *train, valid = prepared(tmp_path, "layout", 3)
+
+    def stop(_epoch: int, _metrics: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        fit("tgraph", small("tgraph", "layout"), train, [valid], SETTINGS, tmp_path / "fit", stop)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_the_recipe_of_each_collection():
+    found = {name: recipe(name, "tgraph", 3) for name in COLLECTIONS}
+    assert {name: (one.epochs, one.patience, one.configs_per_step) for name, one in found.items()} == {
+        "layout:xla:random": (750, 750, 128),
+        "layout:xla:default": (750, 750, 64),
+        "layout:nlp:random": (1000, 1000, 128),
+        "layout:nlp:default": (1000, 1000, 64),
+        "tile:xla": (18, 18, 64),
+    }
+    assert {one.seed for one in found.values()} == {3}
+    assert recipe("tile:xla", "gru", 0).loss == "runtime"
 
 
 def test_opcodes_of_the_training_graphs_are_known_and_no_others(tmp_path: Path):

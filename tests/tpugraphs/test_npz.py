@@ -76,6 +76,12 @@ def test_a_graph_without_edges(tmp_path: Path):
         ({"node_config_ids": np.zeros(3, int)}, "node_config_feat", r"not \[c, nc = 3, 18\]"),
         ({"node_config_feat": np.zeros((20, 4, 17))}, "node_config_feat", r"\[20, 4, 17\]"),
         ({"node_config_feat": np.zeros((20, 4, 18), order="F")}, "node_config_feat", "stored by columns"),
+        ({"node_config_feat": np.zeros((0, 4, 18))}, "node_config_feat", "is empty"),
+        (
+            {"node_config_ids": np.zeros(0, int), "node_config_feat": np.zeros((20, 0, 18))},
+            "node_config_feat",
+            "is empty",
+        ),
         ({"config_runtime": np.ones(19)}, "config_runtime", r"has the shape \[19\], not \[c = 20\]"),
         ({"config_runtime": np.arange(20)}, "config_runtime", "not positive"),
     ],
@@ -89,6 +95,17 @@ def test_a_wrong_field_is_named_and_the_rest_goes_on(changes: Any, field: str, r
     assert "none.npz" in problems[1]
     with pytest.raises(ValueError, match=rf"bad\.npz: .*{field}.*{reason}"):
         read_graph(bad)
+
+
+def test_a_file_of_the_other_kind_lacks_what_its_collection_has(tmp_path: Path):
+    files = [write(tmp_path / "layout.npz", layout_fields()), write(tmp_path / "tile.npz", tile_fields())]
+    problems: list[str] = []
+    for kind in ("layout", "tile"):
+        assert [graph.name for graph in read_graphs(files, problems, kind)] == [kind]
+    assert problems == [
+        f"{files[1]}: the field node_config_ids is missing",
+        f"{files[0]}: the field config_feat is missing",
+    ]
 
 
 @pytest.mark.parametrize("value", [6.0, -2.0, 0.5, 300.0, np.nan])

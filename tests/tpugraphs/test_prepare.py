@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -121,5 +122,32 @@ def test_it_resumes_and_goes_on_past_what_is_broken(tmp_path: Path):
     with pytest.raises(ValueError, match=r"a\.npz: no prepared graph .*; delete it and prepare again"):
         read_prepared(tmp_path / "prepared", "a")
     (tmp_path / "prepared" / "c.npy").unlink()
+    with pytest.raises(ValueError, match=r"c\.npy is missing; delete c\.npz and prepare again"):
+        read_prepared(tmp_path / "prepared", "c")
+    (tmp_path / "prepared" / "c.npy").write_bytes(b"no array")
     with pytest.raises(ValueError, match=r"c\.npy: no prepared configurations"):
         read_prepared(tmp_path / "prepared", "c")
+
+
+def test_another_file_of_the_same_name_is_not_taken_for_the_first(tmp_path: Path):
+    one = write(tmp_path / "one" / "a.npz", layout_fields())
+    same = write(tmp_path / "same" / "a.npz", layout_fields())
+    other = write(tmp_path / "other" / "a.npz", layout_fields(seed=1))
+    first = dict(prepare_files([one], tmp_path / "prepared", []))
+    assert list(dict(prepare_files([same], tmp_path / "prepared", [])).values()) == list(first.values())
+    with pytest.raises(ValueError, match=r"a\.npz was not prepared from .*other.*; choose another folder"):
+        list(prepare_files([other], tmp_path / "prepared", []))
+
+
+def test_more_graphs_than_may_be_open_at_once(tmp_path: Path):
+    files = [write(tmp_path / f"{seed}.npz", tile_fields(seed=seed)) for seed in range(40)]
+    assert len(list(prepare_files(files, tmp_path / "prepared", []))) == 40
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 20, hard))
+    try:
+        graphs = [read_prepared(tmp_path / "prepared", file.stem) for file in files]
+        found = [graph.configs(np.array([2, 0])) for graph in graphs]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for file, configs in zip(files, found, strict=True):
+        np.testing.assert_array_equal(configs, np.load(file)["config_feat"][[2, 0]])

@@ -58,5 +58,30 @@ def test_every_configuration_is_ranked_and_what_is_broken_is_left_out(tmp_path: 
     np.testing.assert_array_equal(scores, again)
     assert scores.shape == (5,)
     assert scores[0] == pytest.approx(scores[4])
-    with pytest.raises(ValueError, match=r"tile\.npz has tile configurations, and the model ranks those of a layout"):
-        list(rank_files([write(tmp_path / "tile.npz", tile_fields())], [ranker], 1, []))
+    problems.clear()
+    (found,) = rank_files([write(tmp_path / "tile.npz", tile_fields()), files[3]], [ranker], 1, problems)
+    assert found[0] == "known"
+    assert problems == [f"{tmp_path / 'tile.npz'}: the field node_config_ids is missing"]
+    tiles = replace(ranker, config=small("cheb-sage", "tile"))
+    with pytest.raises(ValueError, match="some of the models rank layouts and some tiles"):
+        list(rank_files(files, [ranker, tiles], 1, []))
+
+
+def test_an_output_of_seven_dimensions_is_ranked(tmp_path: Path):
+    *train, valid = prepared(tmp_path, "layout", 3)
+    ranker = fit("gru", small("gru", "layout"), train, [valid], replace(SETTINGS, loss="runtime", epochs=1), tmp_path)
+    fields = layout_fields(nodes=9, configs=5)
+    fields["node_feat"][0, 134:] = [6, 5, 4, 3, 2, 1]
+    fields["node_feat"][1, 134:] = [-3, 200, 0, 1, 2, 3]
+    ((name, scores, _),) = rank_files([write(tmp_path / "seven.npz", fields)], [ranker], 1, problems := [])
+    assert (name, problems) == ("seven", [])
+    assert np.isfinite(scores).all()
+
+
+def test_a_model_without_finite_scores_ranks_nothing(tmp_path: Path):
+    *train, valid = prepared(tmp_path, "layout", 3)
+    ranker = fit("gru", small("gru", "layout"), train, [valid], replace(SETTINGS, loss="runtime", epochs=1), tmp_path)
+    broken = replace(ranker, state={name: weights * np.nan for name, weights in ranker.state.items()})
+    problems: list[str] = []
+    assert not list(rank_files([write(tmp_path / "a.npz", layout_fields())], [ranker, broken], 1, problems))
+    assert problems == ["a: a model's scores are not finite; train it again, with a lower learning rate"]

@@ -28,3 +28,11 @@ def test_logarithms():
     scale = Scale.fit([graph], is_log=True)
     np.testing.assert_allclose(scale.mean, [1, 0], atol=1e-6)
     np.testing.assert_allclose(scale.apply(graph), [[-1, -1], [1, 1]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_a_column_that_never_changed_does_not_drown_the_others_where_it_does(is_log: bool):
+    rng = np.random.default_rng(0)
+    graphs = [np.full((n, 1), value, np.float32) for n in rng.integers(1, 400, 20) for value in (0.1,)]
+    other = Scale.fit(graphs, is_log=is_log).apply(np.array([[0.1], [1.1]], np.float32))
+    assert np.abs(other).max() <= 1.1

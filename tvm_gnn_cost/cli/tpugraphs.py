@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -129,7 +129,7 @@ def prepare(
     from tvm_gnn_cost.cli.display import StepDisplay
 
     with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
-        from tvm_gnn_cost.tpugraphs.collections import SPLITS, collections_in, graph_files
+        from tvm_gnn_cost.tpugraphs.collections import SPLITS, collection_kind, collections_in, graph_files
         from tvm_gnn_cost.tpugraphs.prepare import Savings, prepare_files, prepared_folder
 
         names = collection or collections_in(root)
@@ -137,12 +137,15 @@ def prepare(
             raise FileNotFoundError(f"{root} holds no collection; expected npz/layout/... or npz/tile/... below it")
         files = [(name, split, graph_files(root, name, split)) for name in names for split in SPLITS]
         total = sum(len(paths) for _, _, paths in files)
+        if not total:
+            raise FileNotFoundError(f"{root} holds no npz file of {', '.join(names)}")
         problems: list[str] = []
         saved = dict.fromkeys(names, Savings())
         with StepDisplay("graphs") as display:
             for name, split, paths in files:
                 there = prepared_folder(folder, name, split)
-                for _path, savings in prepare_files(paths, there, problems, prunes=prune):
+                kind = collection_kind(name)
+                for _path, savings in prepare_files(paths, there, problems, kind=kind, prunes=prune):
                     saved[name] = saved[name] + savings
                     done = sum(one.graphs for one in saved.values()) + len(problems)
                     display.extracted(done, total)
@@ -173,8 +176,17 @@ def train(
     collection: Annotated[str, typer.Argument(help="One of the five collections: each has models of its own.")],
     folder: Annotated[Path, typer.Argument(help="Where the models go; the same one resumes.")],
     model: Annotated[ModelOption, typer.Option(help="Which model.")] = ModelOption.tgraph,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the graphs, of each model.")] = 750,
-    configs_per_step: Annotated[int, typer.Option(min=2, help="Configurations that are compared at once.")] = 64,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the graphs. [default: of xla 750, of nlp 1000, of tiles 18]")
+    ] = None,
+    configs_per_step: Annotated[
+        int | None,
+        typer.Option(min=2, help="Configurations that are compared at once. [default: of random 128, of others 64]"),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="Graphs of which split; repeat it. [default: train and valid, as TGraph's authors do]"),
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(
@@ -193,40 +205,55 @@ def train(
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Trains models of one collection by cross-validation on its training and validation graphs."""
+    """Trains models of one collection by cross-validation on its graphs.
+
+    To evaluate a model on graphs that it never saw, of which the runtimes are known, train it with --split train.
+    """
     from tvm_gnn_cost.cli.display import StepDisplay
 
     with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
         with StepDisplay("epochs") as display:
             display.status("loading")
+            from tvm_gnn_cost.tpugraphs.collections import collection_kind
             from tvm_gnn_cost.tpugraphs.ensemble import EnsembleSettings, train_ensemble
-            from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings
+            from tvm_gnn_cost.tpugraphs.fit import recipe
             from tvm_gnn_cost.tpugraphs.options import with_options
             from tvm_gnn_cost.tpugraphs.prepare import read_all_prepared
             from tvm_gnn_cost.tpugraphs.ranker import MODELS
 
-            graphs = [graph for split in ("train", "valid") for graph in read_all_prepared(prepared, collection, split)]
+            kind = collection_kind(collection)
+            splits = list(dict.fromkeys(split or ["train", "valid"]))
+            graphs = [graph for one in splits for graph in read_all_prepared(prepared, collection, one)]
+            if not graphs:
+                raise FileNotFoundError(
+                    f"{prepared} holds no prepared graph of {collection}, {' or '.join(splits)}; "
+                    "'tvm-gnn-cost tpugraphs prepare' makes them"
+                )
             seeds = list(dict.fromkeys(seed or [0]))
-            display.total(epochs * trained * len(seeds))
+            most = epochs or recipe(collection, model.value, 0).epochs
+            display.total(most * trained * len(seeds))
             errors: dict[int, list[float]] = {}
             for number in seeds:
-                default = FitSettings(
-                    loss=MODEL_LOSS[model.value],
-                    epochs=epochs,
-                    patience=epochs,
-                    configs_per_step=configs_per_step,
-                    seed=number,
+                default = recipe(collection, model.value, number)
+                default = replace(
+                    default,
+                    epochs=most,
+                    patience=most,
+                    configs_per_step=configs_per_step or default.configs_per_step,
                 )
                 config, settings = with_options(
-                    change or [], MODELS[model.value][1](kind=collection.partition(":")[0]), default
+                    change or [],
+                    MODELS[model.value][1](kind=kind),
+                    default,
+                    fixed=("kind", "seed", "epochs", "configs_per_step"),
                 )
 
                 def tell(fold: int, epoch: int, metrics: dict[str, float]) -> None:
-                    display.epoch((len(errors) * trained + fold) * epochs + epoch, metrics)
+                    display.epoch((len(errors) * trained + fold) * most + epoch, metrics)
 
                 ensemble = EnsembleSettings(folds, trained, kept)
                 own = folder if len(seeds) == 1 else folder / f"seed-{number}"
-                rankers = train_ensemble(model.value, config, graphs, settings, ensemble, own, tell)
+                rankers = train_ensemble(collection, model.value, config, graphs, settings, ensemble, own, tell)
                 errors[number] = [ranker.card["training"]["validation_error"] for ranker in rankers]
                 listed = ", ".join(f"{error:.3f}" for error in errors[number])
                 console.print(f"{own}: {len(rankers)} models kept, validation errors {listed}", soft_wrap=True)
@@ -255,6 +282,8 @@ def rank(
     from tvm_gnn_cost.cli.display import StepDisplay
 
     with exit_codes(), json_alone(json) as write:
+        if table.is_dir():
+            raise ValueError(f"{table} is a folder; expected the file to write")
         problems: list[str] = []
         with StepDisplay("graphs") as display:
             display.status("loading")
@@ -263,6 +292,8 @@ def rank(
             ranked = _ranked(root, split, _rankers(model), permutations, problems, display)
             rows = [row(name, graph, scores) for name, (graph, scores, _) in ranked]
         print_left_out(problems)
+        if not rows:
+            raise ValueError(f"no graph of the split '{split}' in {root} could be ranked; {table} was not written")
         count = write_submission(table, rows)
         console.print(f"{table}: {count} graphs ranked, {len(problems)} left out")
         write({"table": str(table), "graphs": count, "left_out": problems})
@@ -297,6 +328,7 @@ def evaluate(
         if empty:
             raise ValueError(f"no graph of {empty[0]} in {root} can be evaluated on its split '{split}'")
         collections = {name: mean_metrics(list(found.values())) for name, found in graphs.items()}
+        trained_on = {name: sorted(_trained_on(name, rankers[name]) & set(graphs[name])) for name in rankers}
         for name, metrics in collections.items():
             listed = Table(title=f"{name}, {len(graphs[name])} graphs", title_justify="left")
             listed.add_column("graph", overflow="fold")
@@ -305,9 +337,20 @@ def evaluate(
             for graph, own in (*graphs[name].items(), ("mean", metrics)):
                 listed.add_row(graph, *(f"{value:.3f}" for value in own.values()))
             console.print(listed)
+            if trained_on[name]:
+                names = ", ".join(trained_on[name])
+                console.print(f"the models were trained on some of these: {names}", markup=False, soft_wrap=True)
         score = competition_score(collections)
         console.print(f"score of {len(collections)} collections: {score:.4f}")
-        write({"score": score, "collections": collections, "graphs": graphs, "left_out": problems})
+        write(
+            {
+                "score": score,
+                "collections": collections,
+                "graphs": graphs,
+                "trained_on": trained_on,
+                "left_out": problems,
+            }
+        )
 
 
 def _ranked(
@@ -335,6 +378,16 @@ def _ranked(
         problems += left_out
 
 
+def _trained_on(collection: str, rankers: Sequence[Ranker]) -> set[str]:
+    """Names of a collection's graphs that its models learned from."""
+    return {
+        name
+        for ranker in rankers
+        if ranker.card.get("collection") == collection
+        for name in ranker.card["training"]["train_graphs"]
+    }
+
+
 def _rankers(models: Sequence[str]) -> dict[str, list[Ranker]]:
     """The models of each collection that ``--model`` names.
 
@@ -349,4 +402,7 @@ def _rankers(models: Sequence[str]) -> dict[str, list[Ranker]]:
         if not is_given or collection in found:
             raise ValueError(f"--model {text}: expected COLLECTION=PATH, each collection once")
         found[collection] = load_rankers(Path(path))
+        trained = {ranker.card.get("collection", collection) for ranker in found[collection]}
+        if trained != {collection}:
+            console.print(f"{path} was trained on {', '.join(sorted(trained))}, and ranks {collection}", soft_wrap=True)
     return found

@@ -6,6 +6,7 @@ Defferrard et al. 2016 (arXiv 1606.09375) and Hamilton et al. 2017 (arXiv 1706.0
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,8 @@ class ChebSageConfig(EncoderConfig):
         cheb_layers: Spectral convolutions.
         sage_layers: Convolutions behind them.
     """
+
+    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*EncoderConfig.AT_LEAST_ONE, "order")
 
     order: int = 3
     cheb_layers: int = 1

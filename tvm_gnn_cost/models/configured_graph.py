@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,11 @@ class ConfiguredInput:
 class EncoderConfig:
     """How nodes are encoded; every model's settings begin with these.
 
+    Raises:
+        ValueError: a size is below 1, or a share none.
+
     Attributes:
+        AT_LEAST_ONE: The names of the sizes.
         kind: What the configurations are.
         channels: Width of the network.
         opcode_channels: Width of an opcode's embedding.
@@ -53,12 +57,21 @@ class EncoderConfig:
             vectors of their names, in which each differs.
     """
 
+    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("channels", "opcode_channels", "layout_channels")
+
     kind: Literal["layout", "tile"] = "layout"
     channels: int = 128
     opcode_channels: int = 16
     layout_channels: int = 4
     unknown_opcodes: float = 0.01
     opcodes: Literal["table", "fasttext"] = "table"
+
+    def __post_init__(self) -> None:
+        for name in self.AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        if not 0 <= self.unknown_opcodes < 1:
+            raise ValueError(f"unknown_opcodes is {self.unknown_opcodes}; expected a share below 1")
 
 
 class OpcodeTable(nn.Module):
@@ -140,10 +153,15 @@ class NodeEncoder(nn.Module):
 class ConfigurationModel(nn.Module):
     """A model that makes one vector a configuration; each kind of model pools the nodes in its own way.
 
+    Attributes:
+        compares: Whether a configuration's score depends on which others are scored with it.
+
     Args:
         config: How nodes are encoded.
         pooled_channels: What :meth:`pool` makes.
     """
+
+    compares = False
 
     def __init__(self, config: EncoderConfig, pooled_channels: int) -> None:
         super().__init__()

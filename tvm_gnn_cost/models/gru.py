@@ -6,6 +6,7 @@ It predicts the runtime of a configuration and knows no edges.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -19,6 +20,8 @@ class GRUConfig(EncoderConfig):
     Attributes:
         layers: Recurrent layers.
     """
+
+    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*EncoderConfig.AT_LEAST_ONE, "layers")
 
     layers: int = 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ class RankClassesConfig(EncoderConfig):
         layers: Convolutions.
         waves: Cosines that a class is described by: any number of classes has its vectors.
     """
+
+    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*EncoderConfig.AT_LEAST_ONE, "layers", "waves")
 
     layers: int = 3
     waves: int = 16

@@ -6,7 +6,7 @@ The configurations that are scored together are one input: besides the nodes, th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ class TGraphConfig(EncoderConfig):
             code).
     """
 
+    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*EncoderConfig.AT_LEAST_ONE, "blocks", "squeeze")
+
     channels: int = 256
     blocks: int = 2
     squeeze: int = 8
@@ -43,6 +45,11 @@ class TGraphConfig(EncoderConfig):
     aggregation: Literal["mean", "sum"] = "mean"
     l2_norm: bool = False
     activation: Literal["inside", "behind"] = "inside"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cross_attention and self.channels % 2:
+            raise ValueError(f"channels is {self.channels}; with cross attention, expected an even number")
 
 
 class ChannelAttention(nn.Module):
@@ -103,10 +110,11 @@ class TGraph(ConfigurationModel):
         super().__init__(config, config.channels)
         self.has_edges = config.edges
         self.blocks = nn.ModuleList(_Block(config) for _ in range(config.blocks))
+        self.compares = config.cross_attention
         # Of tiles the blocks see one graph and nothing to compare: they are compared where they join.
-        compares = config.kind == "tile" and config.cross_attention
-        self.cross = CrossConfigAttention() if compares else nn.Identity()
-        self.out = nn.Linear(config.channels * (2 if compares else 1), 1)
+        late = config.kind == "tile" and config.cross_attention
+        self.cross = CrossConfigAttention() if late else nn.Identity()
+        self.out = nn.Linear(config.channels * (2 if late else 1), 1)
 
     def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """The mean over the nodes behind the blocks."""

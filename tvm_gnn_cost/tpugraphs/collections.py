@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvm_gnn_cost.tpugraphs.npz import Kind
+
 #: As the competition names them.
 COLLECTIONS = ("layout:xla:random", "layout:xla:default", "layout:nlp:random", "layout:nlp:default", "tile:xla")
 SPLITS = ("train", "valid", "test")
 
 #: The archive of the competition puts ``npz_all`` above what the repository's own download calls ``npz``.
 _ABOVE = ("npz_all/npz", "npz", ".")
+
+
+def collection_kind(collection: str) -> Kind:
+    """What a collection's configurations are.
+
+    Raises:
+        ValueError: there is no such collection.
+    """
+    if collection not in COLLECTIONS:
+        raise ValueError(f"unknown collection '{collection}'; one of: {', '.join(COLLECTIONS)}")
+    return "tile" if collection.startswith("tile") else "layout"
 
 
 def collection_folder(root: Path, collection: str) -> Path:
@@ -23,8 +36,7 @@ def collection_folder(root: Path, collection: str) -> Path:
         ValueError: there is no such collection.
         FileNotFoundError: the root does not hold it.
     """
-    if collection not in COLLECTIONS:
-        raise ValueError(f"unknown collection '{collection}'; one of: {', '.join(COLLECTIONS)}")
+    collection_kind(collection)
     below = Path(*collection.split(":"))
     for above in _ABOVE:
         if (root / above / below).is_dir():

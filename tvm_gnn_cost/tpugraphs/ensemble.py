@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tvm_gnn_cost.models.configured_graph import EncoderConfig
-from tvm_gnn_cost.tpugraphs.fit import FitSettings, fit, folds
+from tvm_gnn_cost.tpugraphs.fit import FitSettings, data_id, fit, folds, is_usable
 from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
 from tvm_gnn_cost.tpugraphs.ranker import Ranker
 
@@ -36,6 +36,7 @@ class EnsembleSettings:
 
 
 def train_ensemble(
+    collection: str,
     model: str,
     config: EncoderConfig,
     graphs: Sequence[PreparedGraph],
@@ -44,9 +45,10 @@ def train_ensemble(
     folder: Path,
     tell: Callable[[int, int, dict[str, float]], None] = lambda _fold, _epoch, _metrics: None,
 ) -> list[Ranker]:
-    """Trains the models and writes the kept ones' names; a fold that is there, of the same settings, stays.
+    """Trains the models and writes the kept ones' names; a fold that is there stays.
 
     Args:
+        collection: What the graphs are of; stands in the models' cards.
         model: One of ``ranker.MODELS``.
         config: Its settings.
         graphs: Those of the training and the validation split.
@@ -56,20 +58,23 @@ def train_ensemble(
         tell: Called after each epoch with the fold, the epoch's number and its metrics.
 
     Raises:
-        ValueError: see :func:`~tvm_gnn_cost.tpugraphs.fit.fit` and :func:`~tvm_gnn_cost.tpugraphs.fit.folds`.
+        ValueError: the folder holds models that were trained otherwise or on something else; see also
+            :func:`~tvm_gnn_cost.tpugraphs.fit.fit` and :func:`~tvm_gnn_cost.tpugraphs.fit.folds`.
     """
     found: list[tuple[float, str, Ranker]] = []
     parts = folds(graphs, ensemble.folds, settings.seed)
     for number, (train, validation) in enumerate(parts[: ensemble.trained]):
         path = folder / f"fold-{number}.safetensors"
-        ranker = _finished(path, model, config, settings, validation)
-        if ranker is None:
+        if path.exists():
+            ranker = _finished(path, collection, model, config, settings, train, validation)
+        else:
             scratch = folder / f"fold-{number}.fit"
 
             def told(epoch: int, metrics: dict[str, float], number: int = number) -> None:
                 tell(number, epoch, metrics)
 
             ranker = fit(model, config, train, validation, settings, scratch, told)
+            ranker.card["collection"] = collection
             ranker.save(path)
             shutil.rmtree(scratch)
         found.append((ranker.card["training"]["validation_error"], path.name, ranker))
@@ -94,13 +99,25 @@ def load_rankers(path: Path) -> list[Ranker]:
 
 
 def _finished(
-    path: Path, model: str, config: EncoderConfig, settings: FitSettings, validation: Sequence[PreparedGraph]
-) -> Ranker | None:
-    if not path.exists():
-        return None
+    path: Path,
+    collection: str,
+    model: str,
+    config: EncoderConfig,
+    settings: FitSettings,
+    train: Sequence[PreparedGraph],
+    validation: Sequence[PreparedGraph],
+) -> Ranker:
     ranker = Ranker.load(path)
     training = ranker.card["training"]
-    known = {name: training[name] for name in asdict(settings)}
-    names = [graph.name for graph in validation]
-    same = (ranker.model, ranker.config, known) == (model, config, asdict(settings))
-    return ranker if same and set(training["validation_graphs"]) <= set(names) else None
+    usable, valid = ([graph for graph in graphs if is_usable(graph)] for graphs in (train, validation))
+    there = {
+        "another collection": ranker.card.get("collection") == collection,
+        "another model": (ranker.model, ranker.config) == (model, config),
+        "other settings": {name: training.get(name) for name in asdict(settings)} == asdict(settings),
+        "other folds": training["train_graphs"] == [graph.name for graph in usable],
+        "other data": training.get("data") == data_id([*usable, *valid]),
+    }
+    differs = next((what for what, is_same in there.items() if not is_same), None)
+    if differs is not None:
+        raise ValueError(f"{path} was trained on or with {differs}; choose another folder, or delete this one")
+    return ranker

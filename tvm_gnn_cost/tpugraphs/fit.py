@@ -6,9 +6,10 @@ AdamW, a linear warm-up and one cosine.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
 from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
 from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score
 from tvm_gnn_cost.tpugraphs.scale import Scale
-from tvm_gnn_cost.training.loop import Tell, run
+from tvm_gnn_cost.training.loop import EpochSteps, Tell, run
 from tvm_gnn_cost.training.losses import list_mle
 from tvm_gnn_cost.training.tensor_file import part
 
@@ -45,12 +46,14 @@ class FitSettings:
     Attributes:
         loss: One of :data:`LOSSES`.
         epochs: Passes over the graphs.
-        patience: Stop after this many epochs without a lower validation error, and keep the best epoch.
+        patience: Stop after this many epochs without a lower validation error, and keep the best epoch; a training
+            that is not stopped keeps its last one.
         configs_per_step: Configurations of a graph in one step, drawn anew each time.
         validation_configs: Of a graph with more, so many, always the same ones, validate.
         learning_rate: The peak.
         warm_up: Share of the steps in which it rises.
         weight_decay: AdamW's, of all weights but biases.
+        gradient_clip: No step's gradient is longer.
         log_features: Standardise the logarithms of node features.
         seed: Of weights, order and draws.
         accelerator: Lightning's.
@@ -65,10 +68,35 @@ class FitSettings:
     learning_rate: float = 1e-3
     warm_up: float = 0.05
     weight_decay: float = 1e-5
+    gradient_clip: float = 1.0
     log_features: bool = False
     seed: int = 0
     accelerator: str = "cpu"
     devices: int | str = 1
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "patience": 1, "configs_per_step": 2, "validation_configs": 2, "weight_decay": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {bound} or more")
+        for name in ("learning_rate", "gradient_clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected more than 0")
+        if not 0 <= self.warm_up < 1:
+            raise ValueError(f"warm_up is {self.warm_up}; expected a share below 1")
+
+
+#: Epochs of each kind of collection in TGraph's recipe; 17.5 of the tiles.
+_EPOCHS = {"tile": 18, "xla": 750, "nlp": 1000}
+
+
+def recipe(collection: str, model: str, seed: int) -> FitSettings:
+    """How a model of a collection is trained unless told otherwise (Maksimov et al. 2024, section 2.4)."""
+    kind, _, rest = collection.partition(":")
+    source, _, search = rest.partition(":")
+    epochs = _EPOCHS["tile" if kind == "tile" else source]
+    at_once = 128 if search == "random" else 64
+    return FitSettings(loss=MODEL_LOSS[model], epochs=epochs, patience=epochs, configs_per_step=at_once, seed=seed)
 
 
 def hinge(scores: Tensor, runtime: Tensor) -> Tensor:
@@ -108,19 +136,17 @@ MODEL_LOSS = {"tgraph": "hinge", "cheb-sage": "listmle", "rank-classes": "classe
 Step = tuple[ConfiguredInput, Tensor]
 
 
-class GraphSteps(IterableDataset[Step]):
+class GraphSteps(EpochSteps):
     """A step a graph, in another order each epoch: the graph with some configurations, and float32[c] runtimes."""
 
     def __init__(self, inputs: Sequence[GraphInputs], settings: FitSettings) -> None:
         self.inputs, self.settings = inputs, settings
-        self.epoch = 0
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __iter__(self) -> Iterator[Step]:
         rng = np.random.default_rng([self.settings.seed, self.epoch])
-        self.epoch += 1
         for number in rng.permutation(len(self.inputs)).tolist():
             one = self.inputs[number]
             runtime = _runtime(one.graph)
@@ -161,7 +187,9 @@ class FitModule(lightning.LightningModule):
         runtime = _runtime(inputs.graph)
         rows = np.random.default_rng(0).permutation(len(runtime))[: self.settings.validation_configs]
         scores = score(self.net, inputs, rows, self.settings.configs_per_step, permutations=1)
-        if inputs.graph.kind == "layout":
+        if not np.isfinite(scores).all():
+            error = math.inf
+        elif inputs.graph.kind == "layout":
             error = (1 - kendall_tau(scores, -runtime[rows])) / 2
         else:
             error = slowdown(scores, runtime[rows], 5)
@@ -209,7 +237,7 @@ def fit(
         model: One of ``ranker.MODELS``.
         config: Its settings.
         train: Graphs to learn from; those with fewer than two different runtimes are left out.
-        validation: Other graphs, which decide which epoch is kept.
+        validation: Other graphs, which decide whether the training is stopped and tell how good it is.
         settings: How.
         folder: For Lightning's checkpoints.
         tell: Called after each epoch with its number and metrics.
@@ -217,6 +245,7 @@ def fit(
     Raises:
         ValueError: there is nothing to train or validate on, the graphs were not prepared alike, or there is no such
             loss or model.
+        RuntimeError: the training diverged in its first epoch.
     """
     if settings.loss not in LOSSES or model not in MODELS:
         what, wrong = ("loss", settings.loss) if model in MODELS else ("model", model)
@@ -225,7 +254,7 @@ def fit(
         raise ValueError(
             f"the loss '{settings.loss}' is none for the model '{model}': classes is for rank-classes alone"
         )
-    usable, valid = ([graph for graph in graphs if _is_usable(graph)] for graphs in (train, validation))
+    usable, valid = ([graph for graph in graphs if is_usable(graph)] for graphs in (train, validation))
     if not usable or not valid:
         raise ValueError("training needs a graph to train on and another one to validate on, each with two runtimes")
     if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
@@ -241,21 +270,32 @@ def fit(
         known = np.unique(np.concatenate([graph.opcode for graph in usable]))
         opcodes.is_known[:] = False
         opcodes.is_known[known[known < len(opcodes.is_known)]] = True
-    names = [[graph.name for graph in graphs] for graphs in (usable, valid)]
-    fingerprint = json.dumps([model, asdict(config), asdict(settings), names])
+    source = {
+        "train_graphs": [graph.name for graph in usable],
+        "validation_graphs": [graph.name for graph in valid],
+        "data": data_id([*usable, *valid]),
+    }
+    fingerprint = json.dumps([model, asdict(config), asdict(settings), source])
     steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings)
     whole = _Whole([GraphInputs(graph, scale) for graph in valid])
-    found = run(FitModule(net, settings), steps, whole, settings, fingerprint, folder, tell)
-    card = {
-        "training": {
-            **asdict(settings),
-            "train_graphs": names[0],
-            "validation_graphs": names[1],
-            "validation_error": found.validation_error,
-        }
-    }
+    found = run(FitModule(net, settings), steps, whole, settings, fingerprint, folder, tell, settings.gradient_clip)
+    card = {"training": {**asdict(settings), **source, "validation_error": found.validation_error}}
     weights = part(found.state, "net.")
     return Ranker(model, config, scale, weights, settings.configs_per_step, usable[0].is_pruned, card)
+
+
+def data_id(graphs: Iterable[PreparedGraph]) -> str:
+    """A digest of what is learned from graphs: their nodes' number and opcodes, their configurations and runtimes."""
+    digest = hashlib.sha256()
+    for graph in graphs:
+        for part_of_it in (graph.opcode, graph.edge_index, graph.config_rows, graph.runtime):
+            digest.update(np.ascontiguousarray(part_of_it).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def is_usable(graph: PreparedGraph) -> bool:
+    """Whether two configurations of it can be compared."""
+    return graph.runtime is not None and len(np.unique(graph.runtime)) > 1
 
 
 def folds(
@@ -279,7 +319,3 @@ def folds(
 def _runtime(graph: PreparedGraph) -> npt.NDArray[np.float64]:
     assert graph.runtime is not None, "usable graphs have runtimes"
     return graph.runtime
-
-
-def _is_usable(graph: PreparedGraph) -> bool:
-    return graph.runtime is not None and len(np.unique(graph.runtime)) > 1

@@ -6,6 +6,7 @@ published files differ, so any is taken.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import tokenize
 import zipfile
@@ -117,11 +118,16 @@ class ConfiguredGraph:
         return self.path.stem
 
 
-def read_graph(path: Path) -> ConfiguredGraph:
+def read_graph(path: Path, kind: Kind | None = None) -> ConfiguredGraph:
     """Reads all of a file but its configurations, of which the shape alone.
 
+    Args:
+        path: The file.
+        kind: What its collection is of; where it is not given, what the file looks like.
+
     Raises:
-        ValueError: the file is damaged, or a field is missing or mis-shaped; the message names both.
+        ValueError: the file is damaged, has no configuration, or a field is missing or mis-shaped; the message names
+            file and field.
         OSError: the file cannot be read.
     """
     with _open(path) as archive:
@@ -129,7 +135,7 @@ def read_graph(path: Path) -> ConfiguredGraph:
         feat = fields.floats("node_feat", ("n", NODE_FEATURES)).astype(np.float32)
         opcode = fields.integers("node_opcode", ("n",), above=256)
         edges = fields.integers("edge_index", ("m", 2), above=len(feat))
-        kind: Kind = "tile" if "config_feat" in fields else "layout"
+        kind = kind or ("tile" if "config_feat" in fields else "layout")
         if kind == "layout":
             nodes = fields.integers("node_config_ids", ("nc",), above=len(feat))
             expected: tuple[str | int, ...] = ("c", "nc", LAYOUT_VALUES)
@@ -139,21 +145,35 @@ def read_graph(path: Path) -> ConfiguredGraph:
         field = _config_field(kind)
         with _array(path, archive, field) as array:
             fields.check_shape(field, array.shape, expected)
+        if not all(array.shape):
+            raise ValueError(f"{path}: {field} is empty, of the shape {list(array.shape)}: there is nothing to rank")
         if array.is_fortran:
             raise ValueError(f"{path}: {field} is stored by columns; save numpy.ascontiguousarray of it")
         configs = Configs(path, kind, array.shape)
         return ConfiguredGraph(path, feat, opcode, edges.T, nodes, configs, _runtime(fields, kind))
 
 
-def read_graphs(files: Iterable[Path], problems: list[str]) -> Iterator[ConfiguredGraph]:
+def read_graphs(files: Iterable[Path], problems: list[str], kind: Kind | None = None) -> Iterator[ConfiguredGraph]:
     """Reads one file after the other; what is wrong with one that can't be read is added to ``problems``."""
     for path in files:
         try:
-            graph = read_graph(path)
+            graph = read_graph(path, kind)
         except (ValueError, OSError) as error:
             problems.append(str(error))
             continue
         yield graph
+
+
+def content_id(path: Path) -> str:
+    """A digest of the archive's own checksums, which differs where its arrays do.
+
+    Raises:
+        ValueError: the file is no archive.
+        OSError: the file cannot be read.
+    """
+    with _open(path) as archive:
+        parts = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _runtime(fields: _Fields, kind: Kind) -> npt.NDArray[np.float64] | None:

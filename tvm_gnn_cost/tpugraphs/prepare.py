@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tvm_gnn_cost.tpugraphs.npz import LAYOUT_VALUES, TILE_VALUES, ConfiguredGraph, Kind, read_graphs
+from tvm_gnn_cost.tpugraphs.npz import LAYOUT_VALUES, TILE_VALUES, ConfiguredGraph, Kind, content_id, read_graphs
 from tvm_gnn_cost.tpugraphs.pack import pack, unpack
 
 #: Columns of ``node_feat`` that are numbers; what follows is the layout of the node's output.
@@ -66,7 +66,7 @@ class PreparedGraph:
         config_nodes: int64[nc], the nodes that a layout is for; empty for tiles.
         config_rows: int64[c], the number that each configuration has in the published file.
         runtime: float64[c], or None where it is kept secret.
-        packed: int32[c, nc, 3] for layouts, float32[c, 24] for tiles; mapped from the disk.
+        configs_file: Holds int32[c, nc, 3] for layouts, float32[c, 24] for tiles.
         is_pruned: Whether nodes were left out; a model ranks graphs like those that it was trained on.
     """
 
@@ -79,12 +79,17 @@ class PreparedGraph:
     config_nodes: npt.NDArray[np.int64]
     config_rows: npt.NDArray[np.int64]
     runtime: npt.NDArray[np.float64] | None
-    packed: npt.NDArray[Any]
+    configs_file: Path
     is_pruned: bool = True
+
+    @property
+    def packed(self) -> npt.NDArray[Any]:
+        """What ``configs_file`` holds, mapped; anew each time, since a collection has more files than may be open."""
+        return _map_configs(self.configs_file)
 
     def configs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Some configurations: int8[k, nc, 18] for layouts, float32[k, 24] for tiles."""
-        found = np.asarray(self.packed[rows])
+        found: npt.NDArray[Any] = np.asarray(self.packed[rows])
         return unpack(found) if self.kind == "layout" else found
 
 
@@ -128,7 +133,9 @@ def padded_permutation(node_feat: npt.NDArray[np.float32]) -> npt.NDArray[np.int
     A layout of rank r is a permutation of 0 to r - 1, so that its greatest value tells its end; where that is 0, the
     output's first dimension tells a vector from a scalar.
     """
-    layout = node_feat[:, NUMBERS:].astype(np.int8)
+    values = node_feat[:, NUMBERS:]
+    # The first six of an output with more dimensions may name a seventh one, which no embedding has.
+    layout = np.where((values >= 0) & (values < values.shape[1]), values, -1).astype(np.int8)
     largest = layout.max(axis=1)
     rank = np.where(largest > 0, largest + 1, node_feat[:, 21] > 0)
     return np.where(np.arange(layout.shape[1]) < rank[:, None], layout, -1).astype(np.int8)
@@ -174,6 +181,7 @@ def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = F
             runtime=np.zeros(0) if graph.runtime is None else graph.runtime[rows],
             savings=np.array(astuple(saved)),
             is_pruned=prunes,
+            source=content_id(graph.path),
         )
         file.flush()
         os.fsync(file.fileno())
@@ -187,20 +195,28 @@ def prepared_folder(folder: Path, collection: str, split: str) -> Path:
 
 
 def prepare_files(
-    files: Iterable[Path], folder: Path, problems: list[str], *, prunes: bool = True
+    files: Iterable[Path], folder: Path, problems: list[str], *, kind: Kind | None = None, prunes: bool = True
 ) -> Iterator[tuple[Path, Savings]]:
     """Prepares one file after the other, but those that were prepared before; yields each with what it saved.
 
     What is wrong with a file that can't be read is added to ``problems``, and the rest goes on.
 
+    Args:
+        files: As published.
+        folder: Where the prepared graphs go.
+        problems: Told of every file that is left out.
+        kind: What the files' collection is of; where it is not given, what each looks like.
+        prunes: See :func:`prepare_graph`.
+
     Raises:
-        ValueError: a prepared graph in ``folder`` is damaged, or pruned where this one should not be.
+        ValueError: a prepared graph in ``folder`` is damaged, pruned where this one should not be, or of another file
+            of the same name.
     """
     for path in files:
         if _graph_file(folder, path.stem).exists():
-            yield path, _read_savings(folder, path.stem, prunes)
+            yield path, _read_savings(folder, path, prunes)
             continue
-        for graph in read_graphs([path], problems):
+        for graph in read_graphs([path], problems, kind):
             try:
                 saved = prepare_graph(graph, folder, prunes=prunes)
             except ValueError as error:
@@ -229,10 +245,7 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
     kind: Kind = "layout" if str(found["kind"]) == "layout" else "tile"
     runtime = found["runtime"]
     configs_file = _configs_file(folder, name)
-    try:
-        packed = np.load(configs_file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{configs_file}: no prepared configurations ({error}); delete both files of it") from error
+    _map_configs(configs_file)  # a damaged file is named now and not in the middle of a training
     return PreparedGraph(
         name,
         kind,
@@ -243,7 +256,7 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
         found["config_nodes"],
         found["config_rows"],
         runtime if len(runtime) else None,
-        packed,
+        configs_file,
         bool(found["is_pruned"]),
     )
 
@@ -270,11 +283,24 @@ def _configs_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.npy"
 
 
-def _read_savings(folder: Path, name: str, prunes: bool) -> Savings:
-    found = _load(_graph_file(folder, name))
+def _map_configs(path: Path) -> npt.NDArray[Any]:
+    try:
+        packed: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} is missing; delete {path.with_suffix('.npz').name} and prepare again") from error
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: no prepared configurations ({error}); delete both files of it") from error
+    return packed
+
+
+def _read_savings(folder: Path, path: Path, prunes: bool) -> Savings:
+    there = _graph_file(folder, path.stem)
+    found = _load(there)
     if bool(found["is_pruned"]) != prunes:
         how = "pruned" if found["is_pruned"] else "not pruned"
-        raise ValueError(f"{_graph_file(folder, name)}: it was {how} when it was prepared; choose another folder")
+        raise ValueError(f"{there}: it was {how} when it was prepared; choose another folder")
+    if str(found.get("source")) != content_id(path):
+        raise ValueError(f"{there} was not prepared from {path}, which differs; choose another folder")
     *counts, seconds = found["savings"].tolist()
     return replace(Savings(*map(int, counts)), seconds=seconds)
 

@@ -22,7 +22,7 @@ def rank_files(
 ) -> Iterator[Ranked]:
     """Scores every configuration of every file, equal ones too.
 
-    What is wrong with a file that can't be read is added to ``problems``, and the rest goes on.
+    What is wrong with a file that can't be read or ranked is added to ``problems``, and the rest goes on.
 
     Args:
         files: As published.
@@ -31,25 +31,21 @@ def rank_files(
         problems: Told of every file that is left out.
 
     Raises:
-        ValueError: the models are of layouts and the graphs of tiles, or the other way round; or some are of pruned
-            graphs and some are not.
+        ValueError: some of the models are of pruned graphs and some are not, or some of layouts and some of tiles.
     """
     prunes = rankers[0].is_pruned
     if any(ranker.is_pruned != prunes for ranker in rankers):
         raise ValueError("some of the models were trained on pruned graphs and some were not: they can't rank together")
-    for graph in read_graphs(files, problems):
-        for ranker in rankers:
-            if ranker.config.kind != graph.configs.kind:
-                raise ValueError(
-                    f"{graph.path} has {graph.configs.kind} configurations, and the model ranks those of a "
-                    f"{ranker.config.kind}"
-                )
+    kind = rankers[0].config.kind
+    if any(ranker.config.kind != kind for ranker in rankers):
+        raise ValueError("some of the models rank layouts and some tiles: they can't rank together")
+    for graph in read_graphs(files, problems, kind):
         # Through a file, because the configurations of a graph may not fit into memory.
         with TemporaryDirectory() as scratch:
             try:
                 prepare_graph(graph, Path(scratch), keeps_equal=True, prunes=prunes)
+                scores = score_with_all(rankers, read_prepared(Path(scratch), graph.name), permutations)
             except ValueError as error:
                 problems.append(str(error))
                 continue
-            scores = score_with_all(rankers, read_prepared(Path(scratch), graph.name), permutations)
         yield graph.name, scores, graph.runtime

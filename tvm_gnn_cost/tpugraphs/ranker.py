@@ -143,6 +143,8 @@ def score(
         permutations: How often.
         seed: Of the draws.
     """
+    if not net.compares:
+        permutations = 1
     rng = np.random.default_rng(seed)
     total = np.zeros(len(rows))
     device = next(net.parameters()).device
@@ -156,10 +158,18 @@ def score(
 
 
 def score_with_all(rankers: Sequence[Ranker], graph: PreparedGraph, permutations: int = 10) -> npt.NDArray[np.float64]:
-    """Mean of the standardised scores of several models, float64[c] in the order of the prepared configurations."""
+    """Mean of the standardised scores of several models, float64[c] in the order of the prepared configurations.
+
+    Raises:
+        ValueError: a model's scores are not finite.
+    """
     rows = np.arange(len(graph.config_rows))
     total = np.zeros(len(rows))
     for ranker in rankers:
         scores = score(ranker.build(), GraphInputs(graph, ranker.scale), rows, ranker.configs_per_step, permutations)
+        if not np.isfinite(scores).all():
+            raise ValueError(
+                f"{graph.name}: a model's scores are not finite; train it again, with a lower learning rate"
+            )
         total += (scores - scores.mean()) / (scores.std() or 1.0)
     return total / len(rankers)

@@ -50,7 +50,9 @@ class Scale:
         if count == 0:
             raise ValueError("there is no node to take the mean of")
         deviation = np.sqrt(squares / count)
-        return cls(mean, np.where(deviation > 0, deviation, 1.0), is_log)
+        # A column that never changes still differs from its mean by what rounding leaves.
+        changes = deviation > 1e-6 * np.maximum(1.0, np.abs(mean))
+        return cls(mean, np.where(changes, deviation, 1.0), is_log)
 
     def apply(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The standardised float32[n, k]."""

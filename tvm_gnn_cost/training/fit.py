@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.graphs.batch import GraphBatch
@@ -22,7 +21,7 @@ from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import calibrate
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, normalisation
-from tvm_gnn_cost.training.loop import Tell, run
+from tvm_gnn_cost.training.loop import EpochSteps, Tell, run
 from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
 from tvm_gnn_cost.training.tensor_file import part
 
@@ -83,7 +82,7 @@ def preset_settings(preset: str, train_tasks: int) -> FitSettings:
 Step = tuple[GraphBatch, Tensor, Tensor, Tensor]
 
 
-class TaskBatches(IterableDataset[Step]):
+class TaskBatches(EpochSteps):
     """Steps of whole tasks, in another order each epoch.
 
     A step is a batch of graphs, float32[P] throughput, float32[P] latency (seconds, infinite for a failed program) and
@@ -97,14 +96,12 @@ class TaskBatches(IterableDataset[Step]):
         self.throughput = programs.throughput()
         order = np.argsort(programs.task, kind="stable")
         self.by_task = np.split(order, np.cumsum(np.bincount(programs.task))[:-1])
-        self.epoch = 0
 
     def __len__(self) -> int:
         return -(-len(self.by_task) // (self.settings.tasks_per_batch * _processes()[1]))
 
     def __iter__(self) -> Iterator[Step]:
         rng = np.random.default_rng([self.settings.seed, self.epoch])
-        self.epoch += 1
         order = rng.permutation(len(self.by_task)) if self.shuffle else np.arange(len(self.by_task))
         size = self.settings.tasks_per_batch
         steps = [order[start : start + size] for start in range(0, len(order), size)]
