@@ -40,7 +40,7 @@ class PooledBuilder(ms.builder.PyBuilder):  # type: ignore[misc]
     after 200 programs.
     """
 
-    def __init__(self, timeout_s: float = 60.0) -> None:
+    def __init__(self, timeout_s: float = 30.0) -> None:
         super().__init__()
         self.timeout_s = timeout_s
         self.pool = PopenPoolExecutor(
