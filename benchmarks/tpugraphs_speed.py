@@ -9,8 +9,11 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import numpy.typing as npt
 import torch
 from rich.table import Table
 
-from common import console, median_seconds, parser, write_result
+from common import console, parser, write_result
 from tvm_gnn_cost.models.tgraph import TGraph, TGraphConfig
 from tvm_gnn_cost.tpugraphs.fit import FitSettings, hinge
 from tvm_gnn_cost.tpugraphs.npz import read_graph
@@ -29,8 +32,24 @@ from tvm_gnn_cost.tpugraphs.ranker import GraphInputs, score
 from tvm_gnn_cost.tpugraphs.scale import Scale
 
 CONFIGS = 128
+#: A call that takes longer is made once.
+LONG_S = 60.0
 #: Floats of one layer's output; more configurations than fit are scored in several goes.
 ACTIVATIONS = 4e8
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What some calls took."""
+
+    median: float
+    least: float
+    most: float
+    calls: int
+
+    def ms(self) -> dict[str, float]:
+        """For the JSON."""
+        return {"ms": 1e3 * self.median, "least": 1e3 * self.least, "most": 1e3 * self.most, "calls": self.calls}
 
 
 def write_graph(path: Path, layers: int) -> None:
@@ -49,10 +68,18 @@ def write_graph(path: Path, layers: int) -> None:
     write_npz(path, encode_graph(function.module) | configs)
 
 
-def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median of some calls after a first one."""
+def seconds(work: Callable[[], object], repeats: int) -> Seconds:
+    """Of some calls after a first one; a first one of over a minute needs no warm-up and is the measurement."""
+    first = time.perf_counter()
     work()
-    return median_seconds(work, repeats)
+    taken = [time.perf_counter() - first]
+    if taken[0] < LONG_S:
+        taken = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - start)
+    return Seconds(statistics.median(taken), min(taken), max(taken), len(taken))
 
 
 def measure_case(folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
@@ -65,7 +92,7 @@ def measure_case(folder: Path, name: str, channels: int, repeats: int, results: 
     at_once = max(2, min(CONFIGS, int(ACTIVATIONS / size)))
     before = _reset_peak()
     taken = seconds(lambda: score(net, inputs, np.arange(CONFIGS), at_once, permutations=1), repeats)
-    scoring = {"ms": 1e3 * taken, "at_once": at_once, "mib": _peak() - before}
+    scoring = taken.ms() | {"at_once": at_once, "mib": _peak() - before}
     # A backward pass keeps about five times what a forward pass needs.
     at_once = max(2, min(FitSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
     optimizer = torch.optim.AdamW(net.train().parameters())
@@ -79,7 +106,7 @@ def measure_case(folder: Path, name: str, channels: int, repeats: int, results: 
 
     before = _reset_peak()
     taken = seconds(step, repeats)
-    training = {"steps_per_second": 1 / taken, "at_once": at_once, "mib": _peak() - before}
+    training = taken.ms() | {"steps_per_second": 1 / taken.median, "at_once": at_once, "mib": _peak() - before}
     results.put({"nodes": len(graph.opcode), "scoring": scoring, "training": training})
 
 
@@ -93,7 +120,7 @@ def reading(path: Path, graph: PreparedGraph, folder: Path, repeats: int) -> dic
         np.save(file, layouts.astype(dtype))
         mapped = np.load(file, mmap_mode="r")
         forms[form] = (lambda mapped=mapped: np.asarray(mapped[rows]).astype(np.int8), mapped.nbytes)  # type: ignore[misc]
-    return {form: {"ms": 1e3 * seconds(read, repeats), "bytes": size} for form, (read, size) in forms.items()}
+    return {form: seconds(read, repeats).ms() | {"bytes": size} for form, (read, size) in forms.items()}
 
 
 def _reset_peak() -> float:
@@ -149,7 +176,7 @@ def main() -> None:
                 scoring, training = one["scoring"], one["training"]
                 cells = (
                     f"{one['nodes']:,}",
-                    f"{scoring['ms']:,.0f}",
+                    f"{scoring['ms']:,.0f} ({scoring['least']:,.0f} to {scoring['most']:,.0f})",
                     str(scoring["at_once"]),
                     f"{scoring['mib']:,.0f}",
                 )
