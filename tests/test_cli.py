@@ -137,3 +137,15 @@ def test_collect_counts_and_resumes(tmp_path):
     again = json.loads(run(*arguments).stdout)
     assert (again["tasks"], again["measured"], again["failed"]) == (found["tasks"], 0, 0)
     assert_mistake(run("collect", "nosuch", tmp_path / "other"), "unknown workload 'nosuch'")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("tune", "--network", "resnet-18"), ("collect", "softmax/0", "data")], ids=["tune", "collect"]
+)
+def test_what_needs_auto_scheduler_says_so_in_todays_tvm(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments, "--scheduler", "auto-scheduler")
+    assert done.returncode == 1
+    assert "failed: this needs a TVM with auto_scheduler" in done.stderr
+    assert "cannot import" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

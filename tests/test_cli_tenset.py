@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.command import call
 from tests.graphs.ansor_tasks import copy_records, project_data, task_key
+from tvm_gnn_cost.datasets import extract_tenset
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +62,37 @@ def test_mistakes_get_one_sentence(folder: Path, tmp_path: Path, capfd: pytest.C
     for arguments, sentence in (
         (("extract", folder, tmp_path / "a", "--hardware", "t4"), "no folder t4"),
         (("extract", tmp_path, tmp_path / "a"), "found that of bitblas"),
-        (("evaluate", folder, "--model", "random", "--network", "nosuch"), "nosuch"),
+        (("tune", "--network", "nosuch", "--scheduler", "auto-scheduler"), "unknown network 'nosuch'"),
     ):
         code, _, err = call(capfd, *arguments)
         assert code in (1, 2)
         assert sentence in err.replace("\n", " ")
         assert "Traceback" not in err
+
+
+def test_evaluate_finds_mistakes_before_it_extracts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    def extract(*_: object, **__: object) -> None:
+        raise AssertionError("nothing is to be extracted")
+
+    monkeypatch.setattr(extract_tenset, "extract_tenset", extract)
+    for arguments, sentence in (
+        (("--model", "random", "--network", "resnet_18", "--network", "resnet18"), "network 'resnet18' does not occur"),
+        (("--model", "random", "--model", "nothing.safetensors"), "nothing.safetensors"),
+        (("--model", "random", "--model", "xgb:nothing.json"), "nothing.json"),
+    ):
+        code, _, err = call(capfd, "evaluate", folder, *arguments)
+        assert code == 2
+        assert sentence in err
+
+
+def test_evaluate_says_why_nothing_can_be_read(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    files = sorted((copy / "measure_records" / "cpu").glob("*.json"))
+    for file in files:
+        file.write_text(f"no JSON {file.name}\n")
+    code, _, err = call(capfd, "evaluate", copy, "--model", "random", "--network", "resnet_18")
+    assert code == 2
+    assert all(f"left out: {file}:1: not JSON" in err for file in files)
+    assert f"error: none of the {len(files)} records of {copy} could be read" in err

@@ -59,9 +59,23 @@ def test_train_and_evaluate(store: Path, tmp_path: Path, capfd: pytest.CaptureFi
     assert found["models"][f"xgb:{trees}"]["pairwise_accuracy"] > 0.8
     assert found["models"]["constant"]["pairwise_accuracy"] == 0.5
     assert len(found["tasks"]["random"]) == 3
+    assert found["trained_on"] == {name: [] for name in names}
     code, out, err = call(capfd, "evaluate", store, "--model", model, "--network", "net1")
     assert (code, out) == (0, "")
     assert "pairwise_accuracy ↑" in err
+    assert "warning" not in err
+
+
+def test_a_network_that_a_model_was_trained_on_is_told(
+    store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model, out = tmp_path / "model.safetensors", tmp_path / "result.json"
+    result(call(capfd, "train", store, model, *HELD_OUT, "--epochs", 1, "--json", "-"))
+    options = ("--model", model, "--model", "random", "--network", "net0", "--network", "net1", "--json", out)
+    code, _, err = call(capfd, "evaluate", store, *options)
+    assert code == 0
+    assert f"warning: {model} was trained on net0;" in err
+    assert json.loads(out.read_text())["trained_on"] == {str(model): ["net0"], "random": []}
 
 
 def test_training_can_start_from_a_checkpoint(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +125,12 @@ def test_extract_a_measured_database(
     [
         (("evaluate", "{store}", "--model", "nothing.safetensors", "--network", "net1"), "there is no such checkpoint"),
         (("evaluate", "{store}", "--model", "xgb:nothing.json", "--network", "net1"), "nothing.json"),
-        (("evaluate", "{store}", "--model", "random", "--network", "alexnet"), "no task of alexnet"),
+        (("evaluate", "{store}", "--model", "random", "--network", "alexnet"), "it has: net0, net1"),
+        (
+            ("evaluate", "{store}", "--model", "random", "--network", "net1", "--network", "nett0"),
+            "network 'nett0' does",
+        ),
+        (("evaluate", "{store}", "--model", "random", "--hardware", "cpu"), "--hardware is for a folder in TenSet's"),
         (("train", "{store}", "out.safetensors", "--held-out", "alexnet"), "'alexnet' does not occur"),
         (("train", "{store}", "out.safetensors", *HELD_OUT, "--loss", "hings"), "unknown loss 'hings'"),
         (("train", "{store}/empty", "out.safetensors"), "holds no program"),

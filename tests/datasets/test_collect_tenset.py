@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tvm import auto_scheduler
 
+from tvm_gnn_cost.datasets import collect_tenset as collecting
 from tvm_gnn_cost.datasets.collect_tenset import Plan, collect_tenset
 from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.datasets.tenset import parse_record, read_tenset
+from tvm_gnn_cost.networks.relay import local_target
 from tvm_gnn_cost.networks.te_operators import KINDS, te_operator
 
 PLAN = Plan(("softmax/0", "pooling/1"), random=3, guided=2, min_repeat_ms=1)
@@ -23,6 +27,7 @@ class Log:
     def __init__(self) -> None:
         self.new = self.valid = self.failed = 0
         self.done: list[str] = []
+        self.notes: list[str] = []
 
     def found(self, _workload: str, new_tasks: int) -> None:
         self.new += new_tasks
@@ -33,6 +38,9 @@ class Log:
 
     def finished(self, task: str) -> None:
         self.done.append(task)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,12 +63,17 @@ def test_a_collection_is_resumed_and_read(tmp_path: Path):
     assert len(set(states)) == len(states) == 10
     assert all(0 < min(parse_record(line).run_secs) < 1 for line in data.lines() if not parse_record(line).failure)
 
-    # Killed in the middle of a line: that program alone is measured again.
+    # Killed in the middle of a line: that program alone is measured again. A line that is no record is named.
     with data.files[0].open("r+") as file:
         file.truncate(data.files[0].stat().st_size - 20)
+    broken = data.files[1].read_text()
+    data.files[1].write_text("no record\n" + broken)
     again = Log()
     collect_tenset(PLAN, folder, "here", again)
     assert again.valid + again.failed == 1
+    (note,) = again.notes
+    assert note.startswith(f"left out: {data.files[1]}:1: not JSON")
+    data.files[1].write_text(broken)
     assert sum(text in lines for text in (line.text for line in read_tenset(folder).lines())) == 9
 
     store = GraphStore(tmp_path / "store")
@@ -75,9 +88,45 @@ def test_a_collection_is_resumed_and_read(tmp_path: Path):
     card.write_text(card.read_text().replace('"target": "llvm', '"target": "cuda'))
     with pytest.raises(ValueError, match=r"choose another --hardware"):
         collect_tenset(PLAN, folder, "here", Log())
+    for text in ("no JSON", "[]", '{"machine": {}}'):
+        card.write_text(text)
+        with pytest.raises(ValueError, match=r"here\.card\.json is no card of a collection"):
+            collect_tenset(PLAN, folder, "here", Log())
+    card.unlink()
+    with pytest.raises(ValueError, match=r"here holds records and here\.card\.json does not say .*another --hardware"):
+        collect_tenset(PLAN, folder, "here", Log())
 
 
 @pytest.mark.parametrize("name", ["nosuch", "nosuch/1", "dense/x"])
 def test_an_unknown_workload_is_named(name: str, tmp_path: Path):
     with pytest.raises(ValueError, match=r"nosuch|dense/x"):
-        collect_tenset(Plan((name,)), tmp_path / "data", "here", Log())
+        collect_tenset(Plan(("softmax/0", name)), tmp_path / "data", "here", Log())
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("hardware", ["../../elsewhere", "my cpu", "a/b", ".", "..", ""])
+def test_a_name_of_the_hardware_that_is_no_folders(hardware: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"--hardware '.*' cannot name a folder"):
+        collect_tenset(PLAN, tmp_path / "data", hardware, Log())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_with_few_random_programs_gets_its_guided_ones_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sample = collecting._sample
+
+    def few(task: Any, count: int, seed: int, guide: Any, known: set[str]) -> list[Any]:
+        return sample(task, count, seed, guide, known) if guide or not known else []
+
+    monkeypatch.setattr(collecting, "_sample", few)
+    plan, folder = Plan(("softmax/0",), random=2, guided=0, min_repeat_ms=1), tmp_path / "data"
+    collect_tenset(plan, folder, "here", Log())
+    log = Log()
+    collect_tenset(replace(plan, random=3, guided=1), folder, "here", log)
+    assert log.valid + log.failed == 2
+
+
+def test_the_target_has_a_number_of_cores_on_any_machine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("psutil.cpu_count", lambda **_: None)
+    assert int(local_target().attrs["num-cores"]) == os.cpu_count()

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
-from tvm_gnn_cost.datasets.split import split
+from tvm_gnn_cost.datasets.split import networks_named, split
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.networks.catalogue import networks_to_test
 
 NETWORKS = ["a", "b", "c", "d"]
 
@@ -67,6 +68,16 @@ def test_a_task_shared_with_a_held_out_network_only_tests() -> None:
     parts = split(_programs([*tasks, _task("0x4", "a")], [0, 1, 2, 3, 4, 4]), ["b"], 0.5, 0)
     assert parts.test.tolist() == [0, 1, 3]
     assert sorted([*parts.train, *parts.validation]) == [2, 4, 5]
+
+
+def test_a_network_stands_for_all_its_shapes() -> None:
+    known = ["resnet_18[(1,3,224,224)]", "resnet_18[(4,3,224,224)]", "resnet_184[(1,3,224,224)]", "bert"]
+    assert networks_named("resnet_18", known) == known[:2]
+    assert networks_named(known[1], known) == known[1:2]
+    assert networks_to_test(known) == known[:2]
+    assert networks_to_test(known, ["bert", "resnet_18", "bert"]) == ["bert", *known[:2]]
+    tasks = [_task(f"0x{i}", network) for i, network in enumerate([*known, "mlp"])]
+    assert split(_programs(tasks, [*range(5)]), ["resnet_18"], 0.5, 0).test.tolist() == [0, 1]
 
 
 def test_the_seed_chooses_the_validation_tasks() -> None:

@@ -84,6 +84,40 @@ def test_the_same_task_on_two_targets_is_two_tasks(programs: MeasuredPrograms, t
     assert loaded.tasks == (one.tasks[0], other)
 
 
+def test_the_same_task_on_two_machines_is_two_tasks(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path / "new")
+    one = programs.select(np.arange(1))
+    other = dataclasses.replace(one.tasks[0], hardware="other")
+    store.append(one)
+    store.append(dataclasses.replace(one, tasks=(other,)))
+    assert store.load().tasks == (one.tasks[0], other)
+    assert store.load().task.tolist() == [0, 1]
+
+
+def test_a_shard_from_before_tasks_named_their_hardware_is_read(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path / "new")
+    path = store.append(programs)
+    table = pq.read_table(path)
+    meta = json.loads(table.schema.metadata[b"graph_store"])
+    for task in meta["tasks"]:
+        del task["hardware"]
+    pq.write_table(table.replace_schema_metadata({b"graph_store": json.dumps(meta)}), path)
+    assert store.tasks() == programs.tasks
+
+
+def test_networks_found_later_are_added_to_tasks_with_programs_alone(
+    programs: MeasuredPrograms, tmp_path: Path
+) -> None:
+    store = GraphStore(tmp_path / "new")
+    store.append(programs.select(np.arange(8)))
+    known = store.tasks()
+    store.add_networks([*known, dataclasses.replace(known[0], hash="of no program", weights={"late": 1})])
+    assert len(store.shards()) == 1
+    store.add_networks([dataclasses.replace(known[0], weights={"late": 2}), known[1]])
+    assert [dict(task.weights) for task in store.tasks()] == [{**known[0].weights, "late": 2}, dict(known[1].weights)]
+    assert len(store.load(with_features=True)) == 8
+
+
 def test_keys_and_repeats_are_kept(programs: MeasuredPrograms, tmp_path: Path) -> None:
     store = GraphStore(tmp_path)
     path = store.append(programs.select(np.arange(2)), run_secs=[[1.0, 2.0], []], keys=["a", "b"])
@@ -152,7 +186,7 @@ def test_features_that_were_not_extracted_are_a_clear_error(programs: MeasuredPr
     store = GraphStore(tmp_path)
     store.append(dataclasses.replace(programs, per_store_features=None))
     assert store.load().per_store_features is None
-    with pytest.raises(ValueError, match="holds no per-store features"):
+    with pytest.raises(ValueError, match=r"holds no per-store features; .* into a new folder"):
         store.load(with_features=True)
 
 

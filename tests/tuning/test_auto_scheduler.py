@@ -65,7 +65,7 @@ def test_measurements_of_several_tasks_are_kept_apart(checkpoint: str, populatio
     first, second = measured(task, states[:4]), measured(other, sample_states(other, 4))
     model = GNNCostModel(checkpoint, SETTINGS)
     model.update(first[0] + second[0], first[1] + second[1])
-    assert set(model.search.online.buffers) == {task.workload_key, other.workload_key}
+    assert set(model.search.online.buffers) == {f"{one.workload_key} {one.target}" for one in (task, other)}
 
 
 def test_failed_measurements_teach_that_a_state_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
@@ -162,8 +162,21 @@ def test_a_log_of_another_tvm_teaches_all_that_it_can(
     model = GNNCostModel(checkpoint, SETTINGS)
     with caplog.at_level(logging.WARNING):
         model.update_from_file(str(log))
-    assert {key: len(buffer.latency) for key, buffer in model.search.online.buffers.items()} == {task.workload_key: 3}
+    found = {name: len(buffer.latency) for name, buffer in model.search.online.buffers.items()}
+    assert found == {f"{task.workload_key} llvm -link-params=0": 3}
     assert [number for number in range(1, 6) if f"{log}:{number}: " in caplog.text] == [1, 3]
+
+
+def test_a_log_of_two_machines_is_two_tasks(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
+    task, states = population
+    log, model = tmp_path / "log.json", GNNCostModel(checkpoint, SETTINGS)
+    auto_scheduler.save_records(str(log), *measured(task, states[:4]))
+    text = log.read_text()
+    log.write_text(text + text.replace("-num-cores=2", "-num-cores=64"))
+    model.update_from_file(str(log))
+    model.update(*measured(task, states[4:6]))
+    lengths = [len(buffer.latency) for buffer in model.search.online.buffers.values()]
+    assert lengths == [4 + 2, 4]  # what is measured now belongs to the records of this target
 
 
 def test_a_task_scheduler_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:
@@ -172,7 +185,7 @@ def test_a_task_scheduler_with_several_tasks(checkpoint: str, tmp_path: Path) ->
     scheduler = auto_scheduler.TaskScheduler(tasks, task_weights=[1, 2], callbacks=[])
     policies = make_policies(tasks, model, params=POLICY, verbose=0)
     scheduler.tune(small_measurement(log, 9), search_policy=policies)
-    assert set(model.search.online.buffers) == {task.workload_key for task in tasks}
+    assert set(model.search.online.buffers) == {f"{task.workload_key} {task.target}" for task in tasks}
     assert all(cost < 1 for cost in scheduler.best_costs)
 
 

@@ -70,6 +70,9 @@ def test_more_trials_go_on_from_the_records(tuned: tuple[Path, TuneResult, Log],
     finished, log = search(work_dir, 2 * TASKS, checkpoint)
     assert finished == tuned[1]
     assert log.statuses == []
+    # Killed while it wrote a record.
+    with (work_dir / RECORDS).open("a") as records:
+        records.write((work_dir / RECORDS).read_text()[:100])
     more, _ = search(work_dir, 2 * TASKS + 2, checkpoint)
     lines = (work_dir / RECORDS).read_text().splitlines()
     assert more.trials == len(lines) >= 2 * TASKS + 2  # TVM gives every task a round first

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tvm_gnn_cost.cli.outcome import JsonOption, SchedulerOption, exit_codes, json_alone
+from tvm_gnn_cost.which_tvm import need
 
 
 def collect(
@@ -39,6 +40,7 @@ def collect(
         with CollectDisplay() as display:
             display.status("loading TVM")
             if scheduler is SchedulerOption.auto_scheduler:
+                need("auto_scheduler")
                 from tvm_gnn_cost.datasets.collect_tenset import Plan, collect_tenset
                 from tvm_gnn_cost.networks import relay, te_operators
 

@@ -38,36 +38,50 @@ def evaluate(
         with StepDisplay("programs") as display:
             display.status("loading")
             from tvm_gnn_cost.datasets.store import GraphStore
-            from tvm_gnn_cost.datasets.tenset import is_tenset
-            from tvm_gnn_cost.evaluation.compare import Evaluation, compare, detail_of, model_by_name, summarise, table
+            from tvm_gnn_cost.datasets.tenset import is_tenset, read_tenset
+            from tvm_gnn_cost.evaluation.compare import Evaluation, compare, model_by_name, summarise, table
             from tvm_gnn_cost.networks.catalogue import networks_to_test
 
+            models = {name: model_by_name(name) for name in model}
+            details = {one.detail for one in models.values()}
             with_features = any(name.startswith("xgb:") for name in model)
-            details = {name: detail_of(name) for name in model}
             problems: Sequence[Problem] = ()
             if is_tenset(store):
                 from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
 
+                # Found out now and not after the extraction.
+                networks_to_test(read_tenset(store, hardware).networks, network or ())
                 programs = {}
                 options: Any = {"hardware": hardware, "per_store_features": with_features, "progress": display}
-                for detail in set(details.values()):
+                for detail in details:
                     made = GraphStore(Path(scratch) / detail)
-                    problems = extract_tenset(store, made, detail=detail, **options).problems
+                    done = extract_tenset(store, made, detail=detail, **options)
+                    problems = done.problems
+                    if not done.added:
+                        print_left_out(problems)
+                        raise ValueError(f"none of the {len(problems) + done.known} records of {store} could be read")
                     programs[detail] = made.load(with_features=with_features)
+            elif hardware is not None:
+                raise ValueError(f"--hardware is for a folder in TenSet's layout, and {store} is none; leave it out")
             else:
-                programs = dict.fromkeys(details.values(), GraphStore(store).load(with_features=with_features))
+                programs = dict.fromkeys(details, GraphStore(store).load(with_features=with_features))
         print_left_out(problems)
-        known = next(iter(programs.values())).networks
-        networks = network or networks_to_test(known)
+        networks = networks_to_test(next(iter(programs.values())).networks, network or ())
+        trained_on = {name: [one for one in networks if one in models[name].networks] for name in model}
+        for name, seen in trained_on.items():
+            if seen:
+                warning = f"warning: {name} was trained on {', '.join(seen)}; that says little about other networks"
+                console.print(warning, markup=False, soft_wrap=True)
         found: dict[str, Evaluation] = {}
-        for name in model:
-            found |= compare({name: model_by_name(name)}, programs[details[name]], networks)
+        for name, one in models.items():
+            found |= compare({name: one.predict}, programs[one.detail], networks)
         summaries = {name: summarise([evaluation.metrics]) for name, evaluation in found.items()}
         console.print(table(", ".join(networks), summaries))
         write(
             {
                 "networks": networks,
                 "left_out": len(problems),
+                "trained_on": trained_on,
                 "models": {name: evaluation.metrics for name, evaluation in found.items()},
                 "tasks": {
                     name: [{"task": t.task, "programs": t.programs, **t.metrics} for t in evaluation.tasks]

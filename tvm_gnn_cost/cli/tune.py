@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tvm_gnn_cost.cli.outcome import JsonOption, SchedulerOption, exit_codes, json_alone
+from tvm_gnn_cost.which_tvm import need
 
 
 def tune(
@@ -53,6 +54,7 @@ def tune(
             from tvm_gnn_cost.evaluation.report import write_report
 
             if scheduler is SchedulerOption.auto_scheduler:
+                need("auto_scheduler")
                 from tvm_gnn_cost.tuning.tune_auto_scheduler import tune as tune_network
             else:
                 from tvm_gnn_cost.tuning.tune import tune as tune_network

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import pickle
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput
+from tvm.auto_scheduler.measure_record import load_record_from_string
 from tvm.target import Target
 
-from tvm_gnn_cost.datasets.records import CollectProgress, drop_broken_last_line
-from tvm_gnn_cost.datasets.tenset import RecordLine, load_pickle, parse_record
+from tvm_gnn_cost.datasets.records import CollectProgress, Problem, drop_broken_last_line, last_line
+from tvm_gnn_cost.datasets.tenset import load_pickle, parse_record, record_lines
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.networks.relay import local_target, tasks_of_workload
@@ -56,18 +58,27 @@ def collect_tenset(plan: Plan, folder: Path, hardware: str, progress: CollectPro
         progress: Told of every step.
 
     Raises:
-        ValueError: a workload is unknown, or the hardware's records are of another machine.
+        ValueError: a workload is unknown, the hardware's name is no folder's, or its records are of another machine or
+            of one that no card names.
     """
+    if not re.fullmatch(r"[\w.-]+", hardware) or hardware in (".", ".."):
+        raise ValueError(f"--hardware '{hardware}' cannot name a folder; use letters, digits and . _ - alone")
     # As in TenSet: the target names the machine, so that its measurements are never taken for another's.
     target = local_target(hardware)
-    _write_card(folder, hardware, plan, target)
+    card = _card(folder, hardware, plan, target)
     tasks: dict[str, auto_scheduler.SearchTask] = {}
+    workloads = []
     for name in plan.workloads:
         found, weights = tasks_of_workload(name, target)
+        workloads.append((name, found, weights))
         new = [task for task in found if str(task.workload_key) not in tasks]
         tasks |= {str(task.workload_key): task for task in new}
-        _save_tasks(folder, name, found, weights)
         progress.found(name, len(new))
+    # Nothing is written before all of it is known to be right.
+    folder.mkdir(parents=True, exist_ok=True)
+    _card_path(folder, hardware).write_text(json.dumps(card, indent=1) + "\n")
+    for name, found, weights in workloads:
+        _save_tasks(folder, name, found, weights)
     for task in tasks.values():
         path = folder / "measure_records" / hardware / _file_name(task, ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,19 +89,20 @@ def collect_tenset(plan: Plan, folder: Path, hardware: str, progress: CollectPro
 
 def _fill(task: auto_scheduler.SearchTask, path: Path, plan: Plan, progress: CollectProgress) -> None:
     """Measures what the task lacks: random samples first, guided ones when those are there."""
+    there, problems = _read_records(path)
+    for problem in problems:
+        progress.note(f"left out: {problem}")
     for wanted in (plan.random, plan.random + plan.guided):
-        lines = path.read_text().splitlines() if path.exists() else []
-        missing = wanted - len(lines)
+        missing = wanted - len(there)
         if missing <= 0:
             continue
-        known = {json.dumps(json.loads(line)["i"][1]) for line in lines}
         guide = None
-        if wanted > plan.random and _any_valid(path, lines):
+        if wanted > plan.random and any(result.error_no == 0 for _, result in there.values()):
             guide = auto_scheduler.XGBModel(num_warmup_sample=1, verbose_eval=0, seed=plan.seed + 1)
-            guide.update_from_file(str(path))
-        states = _sample(task, missing, plan.seed + len(lines), guide, known)
+            guide.update(*zip(*there.values(), strict=True))
+        states = _sample(task, missing, plan.seed + len(there), guide, set(there))
         if not states:
-            return  # the task's sketches have no more different programs
+            continue  # the task's sketches have no more different programs of this kind
         inputs = [MeasureInput(task, state) for state in states]
         built = auto_scheduler.LocalBuilder().build(inputs, 0)
         runner = auto_scheduler.LocalRunner(
@@ -99,12 +111,23 @@ def _fill(task: auto_scheduler.SearchTask, path: Path, plan: Plan, progress: Col
         with machine_to_itself():
             ran = runner.run(inputs, built, 0)
         auto_scheduler.save_records(str(path), inputs, ran)
+        there, _ = _read_records(path)
         failed = sum(one.error_no != 0 for one in ran)
         progress.measured(len(ran) - failed, failed)
 
 
-def _any_valid(path: Path, lines: Sequence[str]) -> bool:
-    return any(not parse_record(RecordLine(path, number, line)).failure for number, line in enumerate(lines, 1))
+def _read_records(path: Path) -> tuple[dict[str, tuple[Any, Any]], list[Problem]]:
+    """What was measured of a task, input and result by the program's steps as JSON, and the lines that are none."""
+    found: dict[str, tuple[Any, Any]] = {}
+    problems: list[Problem] = []
+    for line in record_lines(path) if path.exists() else ():
+        try:
+            parse_record(line)
+            found[json.dumps(json.loads(line.text)["i"][1])] = load_record_from_string(line.text)
+        # Beside what parse_record raises, whatever TVM's readers do.
+        except Exception as error:
+            problems.append(Problem(line.file, line.line, last_line(error)))
+    return found, problems
 
 
 def _sample(task: auto_scheduler.SearchTask, count: int, seed: int, guide: Any | None, known: set[str]) -> list[Any]:
@@ -157,29 +180,40 @@ def _write_pickle(path: Path, content: Any) -> None:
     unfinished.replace(path)
 
 
-def _write_card(folder: Path, hardware: str, plan: Plan, target: Target) -> None:
-    """Says how the records were measured.
+def _card_path(folder: Path, hardware: str) -> Path:
+    return folder / f"{hardware}.card.json"
+
+
+def _card(folder: Path, hardware: str, plan: Plan, target: Target) -> dict[str, Any]:
+    """Says how the records were measured, those that are there too.
 
     Raises:
-        ValueError: those that are there were measured on another machine.
+        ValueError: those that are there were measured on another machine, or there is no word on where.
     """
-    path = folder / f"{hardware}.card.json"
+    path, records = _card_path(folder, hardware), folder / "measure_records" / hardware
     machine = describe_machine()
     workloads = list(plan.workloads)
     if path.exists():
-        card = json.loads(path.read_text())
-        if (card["machine"]["processor"], card["target"]) != (machine["processor"], str(target)):
+        try:
+            card = json.loads(path.read_text())
+            processor, measured_for = card["machine"]["processor"], card["target"]
+            workloads = list(dict.fromkeys([*card["settings"]["workloads"], *workloads]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is no card of a collection ({error!r}); choose another --hardware") from error
+        if (processor, measured_for) != (machine["processor"], str(target)):
             raise ValueError(
-                f"{path}: {hardware} was measured on {card['machine']['processor']} for {card['target']}, and this is "
+                f"{path}: {hardware} was measured on {processor} for {measured_for}, and this is "
                 f"{machine['processor']} with {target}; latencies of different machines do not belong together, "
                 "choose another --hardware"
             )
-        workloads = list(dict.fromkeys([*card["settings"]["workloads"], *workloads]))
-    folder.mkdir(parents=True, exist_ok=True)
-    card = {
+    elif records.is_dir() and any(records.iterdir()):
+        raise ValueError(
+            f"{records} holds records and {path.name} does not say of what machine; latencies of different machines "
+            "do not belong together, choose another --hardware"
+        )
+    return {
         "machine": machine,
         "target": str(target),
         "date": datetime.date.today().isoformat(),
         "settings": asdict(plan) | {"workloads": workloads},
     }
-    path.write_text(json.dumps(card, indent=1) + "\n")

@@ -64,7 +64,7 @@ def extract_collection(
         added += _extract_chunk(collection, chunk, store, detail, per_store_features, problems)
         if progress is not None:
             progress.extracted(known + start + len(chunk), len(keys))
-    _append_tasks(collection, store)
+    store.add_networks(collection.task(record) for record in collection.records)
     return Extraction(added, known, tuple(problems))
 
 
@@ -135,24 +135,6 @@ def _features_of_task(extractor: Any, context: Any, candidates: Sequence[Any]) -
         if len(candidates) == 1:
             return [np.zeros((0, PER_STORE_COLUMNS), np.float32)]
         return [rows for candidate in candidates for rows in _features_of_task(extractor, context, [candidate])]
-
-
-def _append_tasks(collection: Collection, store: GraphStore) -> None:
-    """Tells the store of networks that its tasks were found in since their programs were extracted."""
-    known = {(task.hash, task.target): task for task in store.tasks()}
-    changed = {}
-    for record in collection.records:
-        task = collection.task(record)
-        old = known.get((task.hash, task.target))
-        if old is not None and not task.weights.items() <= old.weights.items():
-            changed[task.hash, task.target] = task
-    if changed:
-        nothing, graphs = np.zeros(0), extract_graphs([])
-        store.append(
-            MeasuredPrograms(
-                graphs, tuple(changed.values()), nothing.astype(np.int32), nothing, nothing.astype(np.float32), (), ()
-            )
-        )
 
 
 def _key(collection: Collection, record: Record) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,9 @@ from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 _Chunk = list[tuple[str, RecordLine]]
 _Done = tuple[MeasuredPrograms | None, list[str], list[tuple[float, ...]], list[Problem]]
 
+#: A task in a folder: workload key, target as TVM wrote it, and ``TaskInfo.hardware``.
+_Task = tuple[str, str, str]
+
 
 def extract_tenset(
     folder: Path,
@@ -42,8 +48,9 @@ def extract_tenset(
 ) -> Extraction:
     """Replays the records of a folder in TenSet's layout and appends their graphs to a store, a shard at a time.
 
-    Records that are in the store already are not replayed again, so an interrupted extraction goes on where it was.
-    The files are read line by line: memory does not grow with their length.
+    Records that are in the store already are not replayed again, so an interrupted extraction goes on where it was;
+    networks that were found since reach their tasks. A record whose steps cannot be replayed is left out, also one
+    that failed when it was measured. The files are read line by line: memory does not grow with their length.
 
     Args:
         folder: What :func:`read_tenset` takes.
@@ -60,23 +67,28 @@ def extract_tenset(
         FileNotFoundError: the folder has not TenSet's layout.
         ValueError: a pickle is refused, or the store was written by another version or with another detail.
     """
-    source = read_tenset(folder, hardware)
+    opened = _Opened(folder, hardware, uuid.uuid4().hex)
+    source = _folder(opened)
     if store.detail() not in (None, detail):
         raise ValueError(
             f"{store.folder} holds graphs of detail '{store.detail()}', not '{detail}'; extract into another folder"
         )
     problems: list[Problem] = []
     added = done = known = 0
-    present = store.keys()
+    stored, new = store.keys(), set[str]()
+    stored_tasks: set[_Task] = set()
     total = source.count
 
     def new_lines() -> Iterator[tuple[str, RecordLine]]:
         nonlocal known
         for line in source.lines():
-            if (key := _key(line)) in present:
+            key = _key(line)
+            if key in stored:
+                stored_tasks.add(_task_of(parse_record(line)))
+            if key in stored or key in new:
                 known += 1
                 continue
-            present.add(key)
+            new.add(key)
             yield key, line
 
     def chunks() -> Iterator[_Chunk]:
@@ -95,9 +107,10 @@ def extract_tenset(
         if progress is not None:
             progress.extracted(known + done, total)
 
-    run = partial(_extract_chunk, folder, hardware, detail, per_store_features)
+    run = partial(_extract_chunk, opened, detail, per_store_features)
     for result in _in_processes(run, chunks(), jobs or max(2, joblib.cpu_count())):
         take(result)
+    store.add_networks(_task_info(source, task) for task in sorted(stored_tasks) if task[0] in source.weights)
     return Extraction(added, known, tuple(problems))
 
 
@@ -139,77 +152,91 @@ def _apart(run: Callable[[_Chunk], _Done], chunk: _Chunk) -> Iterator[_Done]:
         yield from _apart(run, half)
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A folder as one extraction found it: the next one, by its other name, reads it again."""
+
+    folder: Path
+    hardware: str | None
+    extraction: str
+
+
 @lru_cache(maxsize=2)
-def _folder(folder: Path, hardware: str | None) -> TensetFolder:
+def _folder(opened: _Opened) -> TensetFolder:
     """The tasks, read once a process."""
-    return read_tenset(folder, hardware)
+    return read_tenset(opened.folder, opened.hardware)
 
 
-def _extract_chunk(
-    folder: Path, hardware: str | None, detail: Detail, per_store_features: bool, chunk: _Chunk
-) -> _Done:
+def _task_of(record: Record) -> _Task:
+    """What task of what machine a record is of."""
+    folder = record.source.file.parent.name
+    named = re.search(r"-model=(\S+)", record.target)
+    return record.workload_key, record.target, "" if named and named[1] == folder else folder
+
+
+def _task_info(source: TensetFolder, task: _Task) -> TaskInfo:
+    workload_key, target, hardware = task
+    search_task, weights = source.tasks[workload_key], source.weights.get(workload_key, {})
+    name = _name(search_task)
+    return TaskInfo(structural_hash(search_task), name, json.dumps(target), weights, "auto-scheduler", hardware)
+
+
+def _extract_chunk(opened: _Opened, detail: Detail, per_store_features: bool, chunk: _Chunk) -> _Done:
     """Reads, replays and extracts the lines of one shard."""
-    source = _folder(folder, hardware)
-    kept: list[tuple[str, Record, Any]] = []
+    source = _folder(opened)
+    read: list[tuple[str, Record, Any]] = []
     problems: list[Problem] = []
     for key, line in chunk:
         try:
             record = parse_record(line)
             if record.workload_key not in source.tasks:
                 raise ValueError(f"its task {record.workload_key[:80]} is in no pickle of network_info")
-            kept.append((key, record, parse_state(line)))
+            read.append((key, record, parse_state(line)))
         except ValueError as error:
             problems.append(Problem(line.file, line.line, str(error)))
-    # Records of a task stand together, so that each is lowered in one call.
-    kept.sort(key=lambda item: item[1].workload_key)
-    if not kept:
-        return None, [], [], problems
+    kept: list[tuple[str, Record]] = []
     parts: list[ProgramGraphs] = []
     features: list[npt.NDArray[np.float32]] = []
-    tasks: list[TaskInfo] = []
-    numbers: dict[tuple[str, str], int] = {}
-    task = np.empty(len(kept), np.int32)
-    for workload_key in dict.fromkeys(record.workload_key for _, record, _ in kept):
-        rows = [i for i, (_, record, _) in enumerate(kept) if record.workload_key == workload_key]
+    # Records of a task stand together, so that each is lowered in one call.
+    for workload_key in sorted({record.workload_key for _, record, _ in read}):
+        own = [item for item in read if item[1].workload_key == workload_key]
         search_task = source.tasks[workload_key]
-        states = [kept[i][2] for i in rows]
-        parts.append(extract_states(search_task.compute_dag, states, detail=detail, threads=1, on_error="skip"))
-        if per_store_features:
-            features += features_of_states(search_task, states)
-        for i in rows:
-            target = kept[i][1].target
-            task[i] = numbers.setdefault((workload_key, target), len(numbers))
-            if task[i] == len(tasks):
-                tasks.append(
-                    TaskInfo(
-                        structural_hash(folder, hardware, workload_key),
-                        _name(search_task),
-                        json.dumps(target),
-                        source.weights.get(workload_key, {}),
-                        "auto-scheduler",
-                    )
-                )
-    records = [record for _, record, _ in kept]
+        states = [state for _, _, state in own]
+        graphs = extract_states(search_task.compute_dag, states, detail=detail, threads=1, on_error="skip")
+        for i, reason in graphs.errors.items():
+            bad = own[i][1].source
+            problems.append(Problem(bad.file, bad.line, f"its steps cannot be replayed ({reason[:120]})"))
+        good = [i for i in range(len(own)) if i not in graphs.errors]
+        parts.append(graphs.select(good))
+        kept += [own[i][:2] for i in good]
+        if per_store_features and good:
+            features += features_of_states(search_task, [states[i] for i in good])
+    problems.sort(key=lambda problem: (problem.file, problem.line))
+    if not kept:
+        return None, [], [], problems
+    records = [record for _, record in kept]
+    numbers: dict[_Task, int] = {}
+    task = [numbers.setdefault(_task_of(record), len(numbers)) for record in records]
     run_secs = [record.run_secs for record in records]
     programs = MeasuredPrograms(
         ProgramGraphs.concatenate(parts),
-        tuple(tasks),
-        task,
+        tuple(_task_info(source, one) for one in numbers),
+        np.array(task, np.int32),
         *latency_and_noise(run_secs),
         tuple(record.failure for record in records),
         ("",) * len(records),
         RaggedFeatures.of(features) if per_store_features else None,
     )
-    return programs, [key for key, _, _ in kept], run_secs, problems
+    return programs, [key for key, _ in kept], run_secs, problems
 
 
-@cache
-def structural_hash(folder: Path, hardware: str | None, workload_key: str) -> str:
-    """Names a task by its unscheduled program: neither the names in it count nor what TenSet calls it."""
+@lru_cache(maxsize=4096)
+def structural_hash(task: Any) -> str:
+    """Names a ``SearchTask`` by its unscheduled program: neither the names in it count nor what TenSet calls it."""
     import tvm
     from tvm.driver.build_module import schedule_to_module
 
-    dag = _folder(folder, hardware).tasks[workload_key].compute_dag
+    dag = task.compute_dag
     mod = schedule_to_module(*dag.apply_steps_from_state(dag.get_init_state()))
     return f"{tvm.ir.structural_hash(mod) & 0xFFFFFFFFFFFFFFFF:016x}"
 

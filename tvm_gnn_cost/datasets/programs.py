@@ -21,6 +21,7 @@ class TaskInfo:
         target: The target as JSON text.
         weights: Network -> how many times the task occurs in it.
         scheduler: ``meta-schedule`` or ``auto-scheduler``.
+        hardware: The folder of measure records, where the target does not name the machine; else empty.
     """
 
     hash: str
@@ -28,6 +29,7 @@ class TaskInfo:
     target: str
     weights: Mapping[str, int]
     scheduler: str = "meta-schedule"
+    hardware: str = ""
 
 
 #: Columns of the per-store features, with the default settings of either of TVM's schedulers.

@@ -74,6 +74,9 @@ class CollectProgress(Protocol):
     def finished(self, task: str) -> None:
         """A task has all of its programs, now or from an earlier run."""
 
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
 
 def drop_broken_last_line(path: Path) -> None:
     """A process that was killed while it wrote leaves half a line, and TVM refuses such a file."""

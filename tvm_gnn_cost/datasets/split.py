@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,11 @@ class Split:
     test: npt.NDArray[np.int64]
 
 
+def networks_named(name: str, networks: Iterable[str]) -> list[str]:
+    """Those of the networks with that name, be it without the shapes: ``resnet_18`` of ``resnet_18[(1,3,224,224)]``."""
+    return [network for network in networks if name in (network, network.partition("[")[0])]
+
+
 def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
     """Tests on every task that occurs in a held-out network, validates on whole other tasks, trains on the rest.
 
@@ -33,7 +38,7 @@ def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fracti
 
     Args:
         programs: What to split.
-        held_out: Networks whose tasks only test, those included that occur in other networks too.
+        held_out: Networks (:func:`networks_named`) whose tasks only test, those included that occur in others too.
         validation_fraction: Share of the remaining tasks that validate, between 0 and 1; at least one task.
         seed: Chooses the validation tasks.
 
@@ -43,13 +48,14 @@ def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fracti
     if not 0.0 < validation_fraction < 1.0:
         raise ValueError(f"the validation fraction must lie between 0 and 1, got {validation_fraction}")
     networks = sorted({network for task in programs.tasks for network in task.weights})
-    unknown = [network for network in held_out if network not in networks]
+    unknown = [name for name in held_out if not networks_named(name, networks)]
     if unknown:
         raise ValueError(
             f"held-out network '{unknown[0]}' does not occur in the data; it has: {', '.join(networks) or 'none'}"
         )
+    tested = {network for name in held_out for network in networks_named(name, networks)}
     present = {programs.tasks[i].hash for i in np.unique(programs.task).tolist()}
-    test = {task.hash for task in programs.tasks if task.hash in present and not set(held_out).isdisjoint(task.weights)}
+    test = {task.hash for task in programs.tasks if task.hash in present and not tested.isdisjoint(task.weights)}
     if not test:
         raise ValueError(f"no program to test on: none belongs to a task of the networks held out ({list(held_out)})")
     rest = sorted(present - test)
@@ -65,5 +71,4 @@ def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fracti
         [2 if task.hash in test else 1 if task.hash in validation else 0 for task in programs.tasks], dtype=np.int8
     )
     part = part_of_task[programs.task]
-    train, valid, tested = (np.flatnonzero(part == number) for number in range(3))
-    return Split(train, valid, tested)
+    return Split(*(np.flatnonzero(part == number) for number in range(3)))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,12 @@ class GraphStore:
 
     def tasks(self) -> tuple[TaskInfo, ...]:
         """Every task of the store, with the networks that any shard knows it to occur in."""
-        merged: dict[tuple[str, str, str], TaskInfo] = {}
+        merged: dict[tuple[str, ...], TaskInfo] = {}
         for path in self.shards():
             for task in _open(path)[1].tasks:
                 known = merged.get(_identity(task))
                 weights = {**known.weights, **task.weights} if known else task.weights
-                merged[_identity(task)] = TaskInfo(task.hash, task.name, task.target, weights, task.scheduler)
+                merged[_identity(task)] = replace(task, weights=weights)
         return tuple(merged.values())
 
     def append(
@@ -131,6 +131,22 @@ class GraphStore:
             _sync_folder(self.folder)
         return path
 
+    def add_networks(self, tasks: Iterable[TaskInfo]) -> None:
+        """Writes down networks that its tasks were found in since their programs were appended.
+
+        Args:
+            tasks: With all networks that are known now; one that the store has no program of is left out.
+        """
+        stored = self.tasks()
+        hashes, known = {task.hash for task in stored}, {_identity(task): task.weights for task in stored}
+        changed = {
+            _identity(task): task
+            for task in tasks
+            if task.hash in hashes and not task.weights.items() <= known.get(_identity(task), {}).items()
+        }
+        if changed:
+            self.append(_without_programs(tuple(changed.values()), self.detail() or "tree"))
+
     def load(self, *, with_features: bool = False) -> MeasuredPrograms:
         """All programs in memory, in the order they were appended.
 
@@ -156,7 +172,9 @@ class GraphStore:
         for path in shards:
             file, info = _open(path)
             if with_features and not info.feature_columns and file.metadata.num_rows:
-                raise ValueError(f"{path} holds no per-store features; extract its programs again with them")
+                raise ValueError(
+                    f"{path} holds no per-store features; extract its programs with them into a new folder"
+                )
             columns = [*_COLUMNS, "features"] if with_features else _COLUMNS
             renumber = np.array([numbers[_identity(task)] for task in info.tasks], np.int32)
             with _named(path):
@@ -164,8 +182,23 @@ class GraphStore:
                     yield _from_batch(batch, info, tasks, renumber, with_features)
 
 
-def _identity(task: TaskInfo) -> tuple[str, str, str]:
-    return task.hash, task.target, task.scheduler
+def _identity(task: TaskInfo) -> tuple[str, ...]:
+    return task.hash, task.target, task.scheduler, task.hardware
+
+
+def _without_programs(tasks: tuple[TaskInfo, ...], detail: Detail) -> MeasuredPrograms:
+    numbers, offsets = np.zeros(0, np.int32), np.zeros(1, np.int64)
+    graphs = ProgramGraphs(
+        (),
+        numbers,
+        np.zeros((0, len(VALUES)), np.float32),
+        np.zeros((2, 0), np.int32),
+        np.zeros(0, np.int8),
+        offsets,
+        offsets,
+        detail=detail,
+    )
+    return MeasuredPrograms(graphs, tasks, numbers, np.zeros(0), np.zeros(0, np.float32), (), ())
 
 
 def _open(path: Path) -> tuple[Any, _ShardInfo]:

@@ -126,6 +126,11 @@ class TensetFolder:
     weights: dict[str, dict[str, int]]
     files: tuple[Path, ...]
 
+    @property
+    def networks(self) -> set[str]:
+        """Those that have a pickle."""
+        return {network for weights in self.weights.values() for network in weights}
+
     def lines(self) -> Iterator[RecordLine]:
         """The :func:`record_lines` of every file."""
         for file in self.files:
@@ -162,12 +167,9 @@ def read_tenset(folder: Path, hardware: str | None = None) -> TensetFolder:
     weights: dict[str, dict[str, int]] = {}
     for path in sorted(info.glob("*.task.pkl")):
         network = network_name(path)
-        content = load_pickle(path)
-        if not (isinstance(content, tuple | list) and len(content) == 2 and len(content[0]) == len(content[1])):
-            raise ValueError(f"{path}: expected a pair of tasks and weights")
-        for task, weight in zip(*content, strict=True):
-            tasks.setdefault(str(task.workload_key), task)
-            weights.setdefault(str(task.workload_key), {})[network] = int(weight)
+        for key, task, weight in _weighted_tasks_of(path):
+            tasks.setdefault(key, task)
+            weights.setdefault(key, {})[network] = weight
     return TensetFolder(folder, tasks, weights, _record_files(folder / "measure_records", hardware))
 
 
@@ -176,6 +178,16 @@ def _tasks_of(path: Path) -> Sequence[Any]:
     if not isinstance(tasks, list | tuple) or not all(hasattr(task, "workload_key") for task in tasks):
         raise ValueError(f"{path}: expected a list of SearchTasks")
     return tasks
+
+
+def _weighted_tasks_of(path: Path) -> list[tuple[str, Any, int]]:
+    """A network's workload keys and tasks, each with how often it occurs."""
+    content = load_pickle(path)
+    try:
+        tasks, weights = content
+        return [(str(task.workload_key), task, int(weight)) for task, weight in zip(tasks, weights, strict=True)]
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError(f"{path}: expected a pair of tasks and weights: SearchTasks, and a number for each") from None
 
 
 def _record_files(records: Path, hardware: str | None) -> tuple[Path, ...]:

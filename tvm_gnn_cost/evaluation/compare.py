@@ -37,9 +37,9 @@ class Evaluation:
 
 def gnn(checkpoint: Checkpoint) -> Model:
     """A trained graph model; the programs' graphs must have the detail that it reads."""
+    scorer = Scorer(checkpoint)
 
     def predict(programs: MeasuredPrograms) -> Prediction:
-        scorer = Scorer(checkpoint)
         scores = scorer.score(programs.graphs)
         return scores, scorer.throughput(scores)
 
@@ -89,32 +89,37 @@ def saved_xgb(path: Path) -> Model:
     return trained_xgb(trees)
 
 
-def detail_of(name: str) -> Detail:
-    """The detail of the graphs that a model reads, by the name of :func:`model_by_name`; any will do for a baseline.
+@dataclass(frozen=True)
+class NamedModel:
+    """A model as the command line names it.
 
-    Raises:
-        ValueError: it is neither a baseline nor a checkpoint.
+    Attributes:
+        predict: What it predicts.
+        detail: Of the graphs that it reads; any will do for a baseline.
+        networks: Those whose tasks it says it was trained on.
     """
-    if name in ("random", "constant", "node-count") or name.startswith("xgb:"):
-        return "statements"
-    return Checkpoint.load(Path(name)).config.detail
+
+    predict: Model
+    detail: Detail = "statements"
+    networks: tuple[str, ...] = ()
 
 
-def model_by_name(name: str) -> Model:
+def model_by_name(name: str) -> NamedModel:
     """``random``, ``constant``, ``node-count``, ``xgb:PATH`` or a checkpoint's path.
 
     Raises:
         ValueError: it is none of these.
     """
     if name == "random":
-        return random(0)
+        return NamedModel(random(0))
     if name == "constant":
-        return constant(0.5)
+        return NamedModel(constant(0.5))
     if name == "node-count":
-        return node_count(0.5)
+        return NamedModel(node_count(0.5))
     if name.startswith("xgb:"):
-        return saved_xgb(Path(name.removeprefix("xgb:")))
-    return gnn(Checkpoint.load(Path(name)))
+        return NamedModel(saved_xgb(Path(name.removeprefix("xgb:"))))
+    checkpoint = Checkpoint.load(Path(name))
+    return NamedModel(gnn(checkpoint), checkpoint.config.detail, tuple(checkpoint.card.get("networks", ())))
 
 
 def compare(models: Mapping[str, Model], programs: MeasuredPrograms, networks: Sequence[str]) -> dict[str, Evaluation]:

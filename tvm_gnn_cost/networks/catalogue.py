@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import nn
 
+from tvm_gnn_cost.datasets.split import networks_named
 from tvm_gnn_cost.networks import convolutional, operators, sequence
 
 #: The networks that ``tune`` takes: name -> (definition, input shape). Those in HELD_OUT never train a model.
@@ -42,18 +43,22 @@ TRAINING: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def networks_to_test(known: Iterable[str]) -> list[str]:
-    """Those of the networks that only test a model, ours or TenSet's, that are among the known ones.
+def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[str]:
+    """Those of the known networks that are asked for; without any, those that only test a model, ours or TenSet's.
 
     Raises:
-        ValueError: none is.
+        ValueError: one that is asked for is not known, or none that only tests is.
     """
-    names = set(known)
-    found = [name for name in (*HELD_OUT, *TENSET_HELD_OUT) if name in names]
+    names = sorted(known)
+    for name in asked:
+        if not networks_named(name, names):
+            raise ValueError(f"network '{name}' does not occur in the data; it has: {', '.join(names) or 'none'}")
+    wanted = asked or (*HELD_OUT, *TENSET_HELD_OUT)
+    found = [network for name in dict.fromkeys(wanted) for network in networks_named(name, names)]
     if not found:
         raise ValueError(
             f"none of the usual test networks ({', '.join((*HELD_OUT, *TENSET_HELD_OUT))}) occurs in the data; "
-            f"choose among its networks: {', '.join(sorted(names)) or 'none'}"
+            f"choose among its networks: {', '.join(names) or 'none'}"
         )
     return found
 

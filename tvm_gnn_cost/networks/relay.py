@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,9 @@ def local_target(model: str = "") -> Target:
     """
     cpuinfo = Path("/proc/cpuinfo")
     has_avx2 = cpuinfo.exists() and " avx2 " in cpuinfo.read_text()
-    name = f"llvm {'-mcpu=core-avx2 ' if has_avx2 else ''}-num-cores={psutil.cpu_count(logical=False)}"
+    # Not every machine says how many of its cores are real ones.
+    cores = psutil.cpu_count(logical=False) or os.cpu_count()
+    name = f"llvm {'-mcpu=core-avx2 ' if has_avx2 else ''}-num-cores={cores}"
     return Target(f"{name} -model={model}" if model else name)
 
 

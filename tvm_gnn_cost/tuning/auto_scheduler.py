@@ -61,15 +61,15 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Learns from measured states, of one task or several; a failed measurement counts as infinitely slow."""
-        pairs = sorted(zip(inputs, results, strict=True), key=lambda pair: str(pair[0].task.workload_key))
-        for key, group in groupby(pairs, key=lambda pair: str(pair[0].task.workload_key)):
+        pairs = sorted(zip(inputs, results, strict=True), key=lambda pair: _task_name(pair[0].task))
+        for name, group in groupby(pairs, key=lambda pair: _task_name(pair[0].task)):
             measured = list(group)
             dag, states = measured[0][0].task.compute_dag, [one.state for one, _ in measured]
             latency = [_latency(result) for _, result in measured]
-            self._update_task(key, dag, states, latency)
+            self._update_task(name, dag, states, latency)
 
-    def _update_task(self, key: str, dag: Any, states: Sequence[Any], latency: Sequence[float]) -> None:
-        self.search.update(key, lambda: self._extract(dag, states), np.array(latency))
+    def _update_task(self, name: str, dag: Any, states: Sequence[Any], latency: Sequence[float]) -> None:
+        self.search.update(name, lambda: self._extract(dag, states), np.array(latency))
 
     def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
         """Learns from the records of a log, the first ``n_lines`` of it or all.
@@ -83,7 +83,7 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         if not Path(file_name).is_file():
             raise ValueError(f"{file_name}: there is no such file of measure records")
         dags: dict[str, Any] = {}
-        measured: dict[str, list[tuple[Any, float]]] = {}
+        measured: dict[tuple[str, str], list[tuple[Any, float]]] = {}
         for line in islice(record_lines(Path(file_name)), n_lines):
             try:
                 record = parse_record(line)
@@ -91,11 +91,12 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
                 if key not in dags:
                     dags[key] = _registered_dag(key)
                 latency = summarise_repeats(record.run_secs)[0]
-                measured.setdefault(key, []).append((parse_state(line), latency))
+                measured.setdefault((key, record.target), []).append((parse_state(line), latency))
             except ValueError as error:
                 self.search.report(f"{Problem(line.file, line.line, str(error))}")
-        for key, group in measured.items():
-            self._update_task(key, dags[key], [state for state, _ in group], [latency for _, latency in group])
+        for (key, target), group in measured.items():
+            states, latencies = [state for state, _ in group], [latency for _, latency in group]
+            self._update_task(f"{key} {target}", dags[key], states, latencies)
 
     def predict(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """float64[n] in [0, 1], higher is faster; 0 for what can't be scored."""
@@ -128,6 +129,11 @@ def make_policies(
         settings: Further arguments of ``SketchPolicy`` (``params``, ``seed``, ``verbose``, ``init_search_callbacks``).
     """
     return [auto_scheduler.SketchPolicy(task, program_cost_model=model, **settings) for task in tasks]
+
+
+def _task_name(task: auto_scheduler.SearchTask) -> str:
+    """Of two machines' measurements of one workload, those of one say nothing about the other's best."""
+    return f"{task.workload_key} {task.target}"
 
 
 def _latency(result: Any) -> float:

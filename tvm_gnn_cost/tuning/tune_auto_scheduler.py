@@ -14,6 +14,7 @@ from tvm import auto_scheduler, relay
 from tvm.auto_scheduler.measure import MeasureInput, PythonBasedMeasureCallback
 from tvm.contrib import graph_executor
 
+from tvm_gnn_cost.datasets.records import drop_broken_last_line
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.networks.relay import RelayNetwork, extract_relay_tasks, load_relay_network, local_target
 from tvm_gnn_cost.tuning.auto_scheduler import GNNCostModel, make_policies
@@ -113,6 +114,7 @@ def _run(
         result.tasks = _measure_untuned(tasks, weights, work_dir / UNTUNED)
         result.curve = [CurvePoint(0, 0.0, result.untuned_latency)]
         result.save(work_dir)
+    drop_broken_last_line(work_dir / RECORDS)
     _count(result, tasks, work_dir / RECORDS)
     result.spend("preparation", time.perf_counter() - start)
     progress.measured(result, "")
