@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.networks.names import networks_named
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,6 @@ class Split:
     test: npt.NDArray[np.int64]
 
 
-def networks_named(name: str, networks: Iterable[str]) -> list[str]:
-    """Those of the networks with that name, be it without the shapes: ``resnet_18`` of ``resnet_18[(1,3,224,224)]``."""
-    return [network for network in networks if name in (network, network.partition("[")[0])]
-
-
 def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
     """Tests on every task that occurs in a held-out network, validates on whole other tasks, trains on the rest.
 
@@ -38,7 +34,8 @@ def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fracti
 
     Args:
         programs: What to split.
-        held_out: Networks (:func:`networks_named`) whose tasks only test, those included that occur in others too.
+        held_out: Networks (:func:`~tvm_gnn_cost.networks.names.networks_named`) whose tasks only test, those included
+            that occur in others too.
         validation_fraction: Share of the remaining tasks that validate, between 0 and 1; at least one task.
         seed: Chooses the validation tasks.
 

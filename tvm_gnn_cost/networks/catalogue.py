@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch import nn
 
-from tvm_gnn_cost.datasets.split import networks_named
 from tvm_gnn_cost.networks import convolutional, operators, sequence
+from tvm_gnn_cost.networks.names import networks_named
 
 #: The networks that ``tune`` takes: name -> (definition, input shape). Those in HELD_OUT never train a model.
 TUNED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
