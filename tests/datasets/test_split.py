@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
 from tvm_gnn_cost.datasets.split import split
-from tvm_gnn_cost.networks.names import networks_named
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.networks.catalogue import networks_to_test
+from tvm_gnn_cost.networks.names import networks_named
 
 NETWORKS = ["a", "b", "c", "d"]
 
