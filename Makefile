@@ -14,17 +14,21 @@ VENV := .venv
 ANSOR := .venv-ansor
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 
-.PHONY: run test test-today test-ansor lint install ansor
+.PHONY: run test test-today test-ansor test-benchmarks lint install ansor
 .DELETE_ON_ERROR:
 
 run: install
 	$(VENV)/bin/tvm-gnn-cost tune --network $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
 
-test: lint test-today test-ansor
+test: lint test-today test-ansor test-benchmarks
 
-# In one order where make runs one thing at a time: what fails quickly comes first.
+# In one order where make runs one thing at a time: what fails quickly comes first. The benchmarks' quick runs are apart,
+# so that two of the three run side by side to the end where make may do that.
 test-today: install
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --ignore tests/benchmarks
+
+test-benchmarks: install
+	$(VENV)/bin/python -m pytest tests/benchmarks
 
 test-ansor: ansor
 	$(ANSOR)/bin/python -m pytest

@@ -61,7 +61,8 @@ def test_a_collection_is_resumed_and_read(tmp_path: Path):
     lines = [line.text for line in data.lines()]
     states = [json.dumps(json.loads(text)["i"][1]) for text in lines]
     assert len(set(states)) == len(states) == 10
-    assert all(0 < min(parse_record(line).run_secs) < 1 for line in data.lines() if not parse_record(line).failure)
+    # A sampled program of a small task can be slow, on a busy machine: the runner ends it after 20 seconds.
+    assert all(0 < min(parse_record(line).run_secs) < 20 for line in data.lines() if not parse_record(line).failure)
 
     # Killed in the middle of a line: that program alone is measured again. A line that is no record is named.
     with data.files[0].open("r+") as file:
