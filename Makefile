@@ -14,24 +14,27 @@ VENV := .venv
 ANSOR := .venv-ansor
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 
-.PHONY: run test test-today test-ansor test-benchmarks lint install ansor
+.PHONY: run test test-today test-ansor quick-today quick-ansor lint install ansor
 .DELETE_ON_ERROR:
 
 run: install
 	$(VENV)/bin/tvm-gnn-cost tune --network $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
 
-test: lint test-today test-ansor test-benchmarks
+test: lint test-today test-ansor quick-today quick-ansor
 
-# In one order where make runs one thing at a time: what fails quickly comes first. The benchmarks' quick runs are apart,
-# so that two of the three run side by side to the end where make may do that.
+# In one order where make runs one thing at a time: what fails quickly comes first. The benchmarks' quick runs are apart:
+# where make runs two things at a time, parts of unlike length fill both cores to the end.
 test-today: install
 	$(VENV)/bin/python -m pytest --ignore tests/benchmarks
 
-test-benchmarks: install
+test-ansor: ansor
+	$(ANSOR)/bin/python -m pytest --ignore tests/benchmarks
+
+quick-today: install
 	$(VENV)/bin/python -m pytest tests/benchmarks
 
-test-ansor: ansor
-	$(ANSOR)/bin/python -m pytest
+quick-ansor: ansor
+	$(ANSOR)/bin/python -m pytest tests/benchmarks
 
 lint: install
 	$(VENV)/bin/ruff check
