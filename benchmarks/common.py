@@ -44,14 +44,19 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return out
 
 
-def median_seconds(call: Callable[[], Any], repeats: int) -> float:
-    """Median wall clock of some calls."""
+def call_seconds(call: Callable[[], Any], repeats: int) -> list[float]:
+    """Wall clock of each of some calls."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    return seconds
+
+
+def median_seconds(call: Callable[[], Any], repeats: int) -> float:
+    """Median wall clock of some calls."""
+    return statistics.median(call_seconds(call, repeats))
 
 
 def versions() -> dict[str, str]:

@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ import numpy.typing as npt
 import torch
 from rich.table import Table
 
-from common import console, parser, write_result
+from common import call_seconds, console, parser, write_result
 from tvm_gnn_cost.models.tgraph import TGraph, TGraphConfig
 from tvm_gnn_cost.tpugraphs.fit import FitSettings, hinge
 from tvm_gnn_cost.tpugraphs.npz import read_graph
@@ -70,15 +69,9 @@ def write_graph(path: Path, layers: int) -> None:
 
 def seconds(work: Callable[[], object], repeats: int) -> Seconds:
     """Of some calls after a first one; a first one of over a minute needs no warm-up and is the measurement."""
-    first = time.perf_counter()
-    work()
-    taken = [time.perf_counter() - first]
+    taken = call_seconds(work, 1)
     if taken[0] < LONG_S:
-        taken = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - start)
+        taken = call_seconds(work, repeats)
     return Seconds(statistics.median(taken), min(taken), max(taken), len(taken))
 
 

@@ -230,30 +230,27 @@ def train(
                     "'tvm-gnn-cost tpugraphs prepare' makes them"
                 )
             seeds = list(dict.fromkeys(seed or [0]))
-            most = epochs or recipe(collection, model.value, 0).epochs
+            default = recipe(collection, model.value, seeds[0])
+            most = epochs or default.epochs
+            at_once = configs_per_step or default.configs_per_step
+            config, settings = with_options(
+                change or [],
+                MODELS[model.value][1](kind=kind),
+                replace(default, epochs=most, patience=most, configs_per_step=at_once),
+                fixed=("kind", "seed", "epochs", "configs_per_step"),
+            )
             display.total(most * trained * len(seeds))
             errors: dict[int, list[float]] = {}
             for number in seeds:
-                default = recipe(collection, model.value, number)
-                default = replace(
-                    default,
-                    epochs=most,
-                    patience=most,
-                    configs_per_step=configs_per_step or default.configs_per_step,
-                )
-                config, settings = with_options(
-                    change or [],
-                    MODELS[model.value][1](kind=kind),
-                    default,
-                    fixed=("kind", "seed", "epochs", "configs_per_step"),
-                )
 
                 def tell(fold: int, epoch: int, metrics: dict[str, float]) -> None:
                     display.epoch((len(errors) * trained + fold) * most + epoch, metrics)
 
                 ensemble = EnsembleSettings(folds, trained, kept)
                 own = folder if len(seeds) == 1 else folder / f"seed-{number}"
-                rankers = train_ensemble(collection, model.value, config, graphs, settings, ensemble, own, tell)
+                rankers = train_ensemble(
+                    collection, model.value, config, graphs, replace(settings, seed=number), ensemble, own, tell
+                )
                 errors[number] = [ranker.card["training"]["validation_error"] for ranker in rankers]
                 listed = ", ".join(f"{error:.3f}" for error in errors[number])
                 console.print(f"{own}: {len(rankers)} models kept, validation errors {listed}", soft_wrap=True)

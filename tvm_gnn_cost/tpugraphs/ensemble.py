@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tvm_gnn_cost.models.configured_graph import EncoderConfig
-from tvm_gnn_cost.tpugraphs.fit import FitSettings, data_id, fit, folds, is_usable
+from tvm_gnn_cost.tpugraphs.fit import FitSettings, fit, folds, trained_on
 from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
 from tvm_gnn_cost.tpugraphs.ranker import Ranker
 
@@ -109,13 +109,13 @@ def _finished(
 ) -> Ranker:
     ranker = Ranker.load(path)
     training = ranker.card["training"]
-    usable, valid = ([graph for graph in graphs if is_usable(graph)] for graphs in (train, validation))
+    source = trained_on(train, validation)
     there = {
         "another collection": ranker.card.get("collection") == collection,
         "another model": (ranker.model, ranker.config) == (model, config),
         "other settings": {name: training.get(name) for name in asdict(settings)} == asdict(settings),
-        "other folds": training["train_graphs"] == [graph.name for graph in usable],
-        "other data": training.get("data") == data_id([*usable, *valid]),
+        "other folds": training["train_graphs"] == source["train_graphs"],
+        "other data": training.get("data") == source["data"],
     }
     differs = next((what for what, is_same in there.items() if not is_same), None)
     if differs is not None:

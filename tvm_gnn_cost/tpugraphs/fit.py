@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -254,7 +254,7 @@ def fit(
         raise ValueError(
             f"the loss '{settings.loss}' is none for the model '{model}': classes is for rank-classes alone"
         )
-    usable, valid = ([graph for graph in graphs if is_usable(graph)] for graphs in (train, validation))
+    usable, valid = _usable(train), _usable(validation)
     if not usable or not valid:
         raise ValueError("training needs a graph to train on and another one to validate on, each with two runtimes")
     if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
@@ -270,11 +270,7 @@ def fit(
         known = np.unique(np.concatenate([graph.opcode for graph in usable]))
         opcodes.is_known[:] = False
         opcodes.is_known[known[known < len(opcodes.is_known)]] = True
-    source = {
-        "train_graphs": [graph.name for graph in usable],
-        "validation_graphs": [graph.name for graph in valid],
-        "data": data_id([*usable, *valid]),
-    }
+    source = trained_on(train, validation)
     fingerprint = json.dumps([model, asdict(config), asdict(settings), source])
     steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings)
     whole = _Whole([GraphInputs(graph, scale) for graph in valid])
@@ -284,18 +280,15 @@ def fit(
     return Ranker(model, config, scale, weights, settings.configs_per_step, usable[0].is_pruned, card)
 
 
-def data_id(graphs: Iterable[PreparedGraph]) -> str:
-    """A digest of what is learned from graphs: their nodes' number and opcodes, their configurations and runtimes."""
+def trained_on(train: Sequence[PreparedGraph], validation: Sequence[PreparedGraph]) -> dict[str, Any]:
+    """What a model's card says of the graphs of :func:`fit`: their names, and a digest of what is learned from them."""
+    usable, valid = _usable(train), _usable(validation)
     digest = hashlib.sha256()
-    for graph in graphs:
+    for graph in (*usable, *valid):
         for part_of_it in (graph.opcode, graph.edge_index, graph.config_rows, graph.runtime):
             digest.update(np.ascontiguousarray(part_of_it).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def is_usable(graph: PreparedGraph) -> bool:
-    """Whether two configurations of it can be compared."""
-    return graph.runtime is not None and len(np.unique(graph.runtime)) > 1
+    names = [[graph.name for graph in graphs] for graphs in (usable, valid)]
+    return {"train_graphs": names[0], "validation_graphs": names[1], "data": digest.hexdigest()[:16]}
 
 
 def folds(
@@ -319,3 +312,8 @@ def folds(
 def _runtime(graph: PreparedGraph) -> npt.NDArray[np.float64]:
     assert graph.runtime is not None, "usable graphs have runtimes"
     return graph.runtime
+
+
+def _usable(graphs: Sequence[PreparedGraph]) -> list[PreparedGraph]:
+    """Those of which two configurations can be compared."""
+    return [graph for graph in graphs if graph.runtime is not None and len(np.unique(graph.runtime)) > 1]

@@ -160,15 +160,15 @@ def run(
             )
         ran_through = trainer.current_epoch >= settings.epochs
         state = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
-        error_of_last = trainer.validate(module, validating, verbose=False)[0]["validation_error"]
-        if not (ran_through and math.isfinite(error_of_last)):
+        validation_error = trainer.validate(module, validating, verbose=False)[0]["validation_error"]
+        if not (ran_through and math.isfinite(validation_error)):
             assert best.best_model_score is not None, "an epoch was validated"
-            error_of_last = float(best.best_model_score)
-            if not math.isfinite(error_of_last):
+            validation_error = float(best.best_model_score)
+            if not math.isfinite(validation_error):
                 raise RuntimeError("the training diverged in its first epoch; a lower learning_rate may help")
             state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
         trainer.strategy.barrier()  # the caller may remove the folder once every process has read it
-    return Trained(state, error_of_last)
+    return Trained(state, validation_error)
 
 
 @contextmanager
