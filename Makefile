@@ -1,9 +1,9 @@
-# make run    tunes a network on this CPU and writes report.html; NETWORK, TRIALS, COST_MODEL, WORK_DIR
-# make test   checks the style and the types and runs every test
-# make lint   the first two of these alone
-# make ansor  sets up .venv-ansor: the same package beside a TVM that has auto_scheduler
-# Each sets up .venv first: a virtual environment with the pinned dependencies and the built extractor. make test runs
-# the tests of both environments.
+# make run             tunes a network on this CPU and writes report.html; NETWORK, TRIALS, COST_MODEL, WORK_DIR
+# make test            checks style, types and the import rules, and runs every test in both environments
+# make lint            the checks alone
+# make auto-scheduler  sets up .venv-auto-scheduler: the same package beside a TVM that has auto_scheduler
+#
+# .venv has today's TVM (MetaSchedule). Each target sets up what it needs: running needs less than the tests.
 
 NETWORK ?= resnet-18
 TRIALS ?= 576
@@ -11,64 +11,107 @@ COST_MODEL ?= gnn
 WORK_DIR ?= work/$(NETWORK)-$(notdir $(basename $(COST_MODEL)))
 
 VENV := .venv
-ANSOR := .venv-ansor
+AUTO_SCHEDULER := .venv-auto-scheduler
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 
-.PHONY: run test test-today test-ansor quick-today quick-ansor lint install ansor
+# Extras of pyproject.toml. The style and the types are checked in .venv alone.
+RUN_EXTRAS := tvm
+DEV_EXTRAS := tvm,xla,dev
+AUTO_SCHEDULER_RUN_EXTRAS := auto-scheduler
+AUTO_SCHEDULER_DEV_EXTRAS := auto-scheduler,test
+
+# Folders whose tests all need a TVM, and folders in which only the tests marked "needs" do. All others run without one.
+TVM_TESTS := tests/extraction tests/schedulers
+MIXED_TESTS := tests/tuning tests/cli tests/examples
+# The modules whose examples doctest runs: all that need no TVM.
+DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
+    graphs datasets models training evaluation tpugraphs schedulers/bisection.py schedulers/workloads.py tuning/tune.py)
+# An editable install takes a new folder with modules for an empty one until it is made again.
+BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost/*/__init__.py tvm_gnn_cost/*/*/__init__.py)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test lint test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler \
+    install dev auto-scheduler auto-scheduler-dev
 .DELETE_ON_ERROR:
 
 run: install
 	$(VENV)/bin/tvm-gnn-cost tune --network $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
 
-test: lint test-today test-ansor quick-today quick-ansor
+# What fails quickly comes first. `make -j2 test` runs two parts at a time: of unlike length, they keep both cores busy.
+test: lint test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler
 
-# In one order where make runs one thing at a time: what fails quickly comes first. The benchmarks' quick runs are apart:
-# where make runs two things at a time, parts of unlike length fill both cores to the end.
-test-today: install
-	$(VENV)/bin/python -m pytest --ignore tests/benchmarks
-
-test-ansor: ansor
-	$(ANSOR)/bin/python -m pytest --ignore tests/benchmarks
-
-quick-today: install
-	$(VENV)/bin/python -m pytest tests/benchmarks
-
-quick-ansor: ansor
-	$(ANSOR)/bin/python -m pytest tests/benchmarks
-
-lint: install
+lint: dev
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/clang-format --dry-run -Werror extraction/*.h extraction/*.cc
+	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
 
-install: $(VENV)/installed
+# Every folder of tests/ that is not named elsewhere, so that none is forgotten. Tests that need another environment
+# leave themselves out (tests/conftest.py).
+test-plain: dev
+	$(VENV)/bin/python -m pytest --no-tvm $(addprefix --ignore ,$(TVM_TESTS) tests/benchmarks)
+	$(VENV)/bin/python -m pytest --doctest-modules $(DOCTESTS)
+
+test-meta-schedule: dev
+	$(VENV)/bin/python -m pytest $(TVM_TESTS)
+	$(VENV)/bin/python -m pytest -m needs $(MIXED_TESTS)
+
+test-auto-scheduler: auto-scheduler-dev
+	$(AUTO_SCHEDULER)/bin/python -m pytest $(TVM_TESTS)
+	$(AUTO_SCHEDULER)/bin/python -m pytest -m needs $(MIXED_TESTS)
+
+quick-meta-schedule: dev
+	$(VENV)/bin/python -m pytest tests/benchmarks
+
+quick-auto-scheduler: auto-scheduler-dev
+	$(AUTO_SCHEDULER)/bin/python -m pytest tests/benchmarks
+
+install: $(VENV)/installed-run
+dev: $(VENV)/installed-dev
+auto-scheduler: $(AUTO_SCHEDULER)/installed-run
+auto-scheduler-dev: $(AUTO_SCHEDULER)/installed-dev
+
+# $(call stage,what is being done,command): one line for a stage; what it prints is shown only if it fails.
+stage = @echo "$(1) ..."; { $(2); } >$@.log 2>&1 || \
+    { tail -n 40 $@.log >&2; echo "error: this stage failed; all of its output is in $@.log" >&2; exit 1; }
 
 # Editable: the package is read from here, and only a change of what is built or required installs again.
-$(VENV)/installed: pyproject.toml CMakeLists.txt $(wildcard extraction/*) | $(VENV)/ready
-	@echo "Installing the dependencies and building the extractor; the first time this takes some minutes."
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-build-isolation --editable '.[tvm,xla,dev]'
+$(VENV)/installed-run: $(BUILT_FROM) | $(VENV)/ready
+	$(call stage,Installing the dependencies and building the extractor in $(@D) (a few minutes the first time),\
+	    $(@D)/bin/python -m pip install --no-build-isolation --editable '.[$(RUN_EXTRAS)]')
 	@touch $@
 
-ansor: $(ANSOR)/installed
-
 # bitblas wants torch with CUDA and more that is not needed to import the TVM inside it; that TVM wants the CUDA runtime.
-$(ANSOR)/installed: pyproject.toml CMakeLists.txt $(wildcard extraction/*) benchmarks/ansor_environment.py | $(ANSOR)/ready
-	@echo "Installing the TVM that has auto_scheduler; the first time this takes some minutes."
-	$(ANSOR)/bin/python -m pip install --disable-pip-version-check --no-build-isolation --editable '.[ansor,dev]'
-	$(ANSOR)/bin/python -m pip install --disable-pip-version-check --no-deps \
-	    'bitblas==0.1.0.post1' 'nvidia-cuda-nvrtc-cu12==12.*' 'nvidia-cuda-runtime-cu12==12.*'
-	$(ANSOR)/bin/python benchmarks/ansor_environment.py
+$(AUTO_SCHEDULER)/installed-run: $(BUILT_FROM) benchmarks/auto_scheduler_environment.py | $(AUTO_SCHEDULER)/ready
+	$(call stage,Installing a TVM with auto_scheduler and building the extractor in $(@D) (a few minutes the first time),\
+	    $(@D)/bin/python -m pip install --no-build-isolation --editable '.[$(AUTO_SCHEDULER_RUN_EXTRAS)]' && \
+	    $(@D)/bin/python -m pip install --no-deps \
+	        'bitblas==0.1.0.post1' 'nvidia-cuda-nvrtc-cu12==12.*' 'nvidia-cuda-runtime-cu12==12.*' && \
+	    $(@D)/bin/python benchmarks/auto_scheduler_environment.py)
+	@touch $@
+
+# The package is installed by now: pip adds what its extras name and builds nothing.
+$(VENV)/installed-dev: $(VENV)/installed-run
+	$(call stage,Installing the test tools in $(@D),$(@D)/bin/python -m pip install 'tvm-gnn-cost[$(DEV_EXTRAS)]')
+	@touch $@
+
+$(AUTO_SCHEDULER)/installed-dev: $(AUTO_SCHEDULER)/installed-run
+	$(call stage,Installing the test tools in $(@D),\
+	    $(@D)/bin/python -m pip install 'tvm-gnn-cost[$(AUTO_SCHEDULER_DEV_EXTRAS)]')
 	@touch $@
 
 # What builds the package must be there before it: without isolation pip does not fetch it by itself.
-$(VENV)/ready $(ANSOR)/ready:
+$(VENV)/ready $(AUTO_SCHEDULER)/ready:
 	@test -n "$(PYTHON)" || { echo "error: there is no Python; install Python 3.11 or later" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "error: $(PYTHON) is older than Python 3.11; install that, or make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@command -v $${CXX:-c++} >/dev/null || \
 	    { echo "error: there is no C++ compiler (c++); install one (g++ or clang), or set CXX" >&2; exit 2; }
+	@echo "Creating $(@D) ..."
 	@$(PYTHON) -m venv --clear $(@D) || \
 	    { echo "error: $(PYTHON) cannot make a virtual environment; install its venv module (python3-venv)" >&2; exit 2; }
-	$(@D)/bin/python -m pip install --disable-pip-version-check --quiet \
-	    'scikit-build-core==1.1.*' 'apache-tvm-ffi==0.1.14.post1' 'cmake>=3.18' ninja setuptools wheel pybind11
+	$(call stage,Installing the build tools in $(@D),$(@D)/bin/python -m pip install \
+	    'scikit-build-core==1.1.*' 'apache-tvm-ffi==0.1.14.post1' 'cmake>=3.18' ninja setuptools wheel pybind11)
 	@touch $@

@@ -1,9 +1,8 @@
-"""What every benchmark script shares: its options, the machine, and the JSON that it writes."""
+"""What every benchmark script shares: its options, where its data is, and the JSON that it writes."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -13,14 +12,17 @@ from typing import Any
 
 from rich.console import Console
 
+from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.machine import describe_machine
 
 console = Console(width=160)
 
-#: The measured programs that come with the project, and where the scripts put what they derive from them.
-DATA = Path(__file__).parent / "data" / "cpu-2core"
-XLA = Path(__file__).parent / "data" / "xla-cpu"
-TENSET = Path(__file__).parent / "data" / "tenset-cpu"
+_DATA = Path(__file__).parent / "data"
+
+#: Scheduler -> the measured programs that come with the project.
+DATA = {"meta-schedule": _DATA / "cpu-2core", "auto-scheduler": _DATA / "tenset-cpu"}
+XLA = _DATA / "xla-cpu"
+#: Where the scripts keep what they derive from the data, and finished runs.
 WORK = Path(__file__).parent.parent / "work" / "benchmarks"
 
 _PACKAGES = (
@@ -42,6 +44,15 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     out.add_argument("--json", type=Path, metavar="PATH", help="write the result to this file")
     out.add_argument("--quick", action="store_true", help="under two minutes, for CI: the figures mean little")
     return out
+
+
+def result_name(benchmark: str, scheduler: str) -> str:
+    """The name of a benchmark's result and runs: MetaSchedule's is the benchmark's own, another's names the scheduler.
+
+    >>> result_name("search", "auto-scheduler")
+    'search-auto-scheduler'
+    """
+    return benchmark if scheduler == "meta-schedule" else f"{benchmark}-{scheduler}"
 
 
 def call_seconds(call: Callable[[], Any], repeats: int) -> list[float]:
@@ -81,5 +92,4 @@ def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], me
         "settings": settings,
         "metrics": metrics,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    write_json(path, result)

@@ -1,4 +1,4 @@
-"""What is in a collection of measured programs: how many, of what, how noisy. Its README quotes these figures."""
+"""What a collection of MetaSchedule's programs holds: how many, of what, how noisy. Its README quotes these figures."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import numpy as np
 from rich.table import Table
 
 from common import DATA, console, parser, write_result
-from tvm_gnn_cost.datasets.meta_schedule import read_collection
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
-from tvm_gnn_cost.networks.catalogue import HELD_OUT
+from tvm_gnn_cost.schedulers.meta_schedule.records import read_database
+
+TESTED = TEST_NETWORKS["meta-schedule"]
 
 
 def main() -> None:
     """Prints the tables and writes the JSON."""
     options = parser(__doc__)
-    options.add_argument("--data", type=Path, default=DATA, help="a collection, see 'tvm-gnn-cost collect --help'")
+    options.add_argument("--data", type=Path, default=DATA["meta-schedule"], help="what 'tvm-gnn-cost collect' wrote")
     arguments = options.parse_args()
-    collection = read_collection(arguments.data)
+    database = read_database(arguments.data)
     by_task: dict[str, list[float]] = {}
     repeats: dict[str, list[tuple[float, ...]]] = {}
     noise, failures, phases = [], 0, {"random": 0, "guided": 0}
     programs: dict[str, int] = {}
     tasks: dict[str, set[str]] = {}
-    for record in collection.records:
-        task = collection.task(record)
+    for record in database.records:
+        task = database.task(record)
         for name in task.weights:
-            # Single operators count together: there is one workload for each.
+            # Single operators count together; each is a workload of its own.
             network = name if "/" not in name else "single operators"
             programs[network] = programs.get(network, 0) + 1
             tasks.setdefault(network, set()).add(task.hash)
@@ -40,25 +42,26 @@ def main() -> None:
         repeats.setdefault(task.hash, []).append(record.run_secs)
         noise.append(statistics.pstdev(record.run_secs) / statistics.mean(record.run_secs))
     spread = [max(latencies) / min(latencies) for latencies in by_task.values()]
-    # The order by the first repeat against that by the median of the others; hours apart it agrees less (retest.py).
+    # The order by the first repeat against the order by the median of the others; hours apart they agree less
+    # (retest.py).
     same = [
         pairwise_accuracy(np.array([r[0] for r in rows]), np.array([statistics.median(r[1:]) for r in rows]))
         for rows in repeats.values()
     ]
-    test = {h for network in HELD_OUT for h in tasks.get(network, set())}
+    test = {h for network in TESTED for h in tasks.get(network, set())}
     table = Table(title=f"{arguments.data.name}: programs and tasks of each network", title_justify="left")
     for column in ("network", "tasks", "programs", "used for"):
         table.add_column(column, justify="left" if column in ("network", "used for") else "right")
     for network in sorted(programs, key=lambda name: -programs[name]):
-        use = "test" if network in HELD_OUT else "training"
+        use = "test" if network in TESTED else "training"
         table.add_row(network, str(len(tasks[network])), str(programs[network]), use)
     console.print(table)
     metrics = {
-        "programs": len(collection.records),
+        "programs": len(database.records),
         "tasks": len(set().union(*tasks.values())),
         "test_tasks": len(test),
         "failed": failures,
-        "left_out": len(collection.problems),
+        "left_out": len(database.problems),
         **{f"{phase}_programs": count for phase, count in phases.items()},
         "noise_median": float(np.median(noise)),
         "noise_90th_percentile": float(np.percentile(noise, 90)),
@@ -69,7 +72,7 @@ def main() -> None:
     for name, value in metrics.items():
         if not isinstance(value, dict):
             console.print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
-    write_result(arguments.json, "data_card", {"data": arguments.data.name, "card": collection.card}, metrics)
+    write_result(arguments.json, "data_card", {"data": arguments.data.name, "card": database.card}, metrics)
 
 
 if __name__ == "__main__":

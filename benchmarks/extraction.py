@@ -1,7 +1,7 @@
-"""Time to turn candidates into graphs, against TVM's per-store features of the same candidates.
+"""Time to turn MetaSchedule's candidates into graphs, against TVM's per-store features of the same candidates.
 
-Two networks' largest tasks give a population each. The extraction and ``PerStoreFeature.extract_from`` take turns in
-this process; of several runs the fastest counts. Figures a node are those of the full syntax tree with all values.
+The largest tasks of two networks give a population each. The extraction and ``PerStoreFeature.extract_from`` take turns
+in this process; the fastest of several runs counts. Figures a node are those of the full syntax tree with all values.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from rich.table import Table
 from tvm.s_tir import meta_schedule as ms
 
 from common import console, parser, write_result
-from prediction import sample_population
-from tvm_gnn_cost.graphs.extract import extract_graphs
+from prediction import largest_tasks, population
+from setups import setup
+from tvm_gnn_cost import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.schedulers import scheduler
 
-TASKS = ("resnet-18", "mobilenet-v2")
+NETWORKS = ("resnet-18", "mobilenet-v2")
 CASES: tuple[tuple[Detail, int], ...] = (("tree", 1), ("tree", 2), ("statements", 1), ("statements", 2))
 
 
@@ -45,9 +47,11 @@ def main() -> None:
     size, rounds, runs = (64, 1, 10) if arguments.quick else (arguments.population, 3, 10)
     warnings.simplefilter("ignore")
     totals: dict[str, float] = {}
-    nodes = statement_nodes = programs = 0
-    for network in TASKS[:1] if arguments.quick else TASKS:
-        context, candidates = sample_population(network, size)
+    nodes = statement_nodes = programs = tasks = 0
+    target = scheduler("meta-schedule").target()
+    for network in (setup().smallest,) if arguments.quick else NETWORKS:
+        (task,) = largest_tasks(network, 1)
+        context, candidates = setup().context(task, target), population(task, size)
         mods = [candidate.sch.mod for candidate in candidates]
         per_store = ms.feature_extractor.PerStoreFeature()
         functions: dict[str, tuple[Callable[[], Any], int]] = {
@@ -62,6 +66,7 @@ def main() -> None:
         nodes += len(extract_graphs(mods).node_type)
         statement_nodes += len(extract_graphs(mods, detail="statements").node_type)
         programs += len(mods)
+        tasks += 1
 
     table = Table(title=f"Extraction of {programs} candidates ({nodes / programs:.0f} nodes each in the full tree)")
     for heading in ("", "microseconds a program", "nanoseconds a node", "times as fast as PerStoreFeature"):
@@ -83,7 +88,7 @@ def main() -> None:
         "nodes_per_program": nodes / programs,
         "nodes_per_program_statements": statement_nodes / programs,
     }
-    settings = {"population": size, "tasks": programs // size, "rounds": rounds, "runs": runs, "quick": arguments.quick}
+    settings = {"population": size, "tasks": tasks, "rounds": rounds, "runs": runs, "quick": arguments.quick}
     write_result(arguments.json, "extraction", settings, metrics)
 
 

@@ -1,8 +1,8 @@
-"""What the cost model's updates are worth in a search, and what they cost, replayed on measured programs.
+"""What the cost model's updates are worth in a search, and what they cost, replayed on MetaSchedule's programs.
 
-The tasks of the held-out networks come one after the other, as in tuning a network. Each is ranked twice: its guided
-programs (near the best ones, as a search asks about) before and after an update with its random ones. What the loaded
-weights knew is looked at before the first update and after the last one, on the training networks' validation tasks.
+The tasks of the test networks come one after the other, as in tuning a network. The guided programs of each (near the
+best ones, as in a search) are ranked before and after an update with its random ones. Accuracy on validation tasks of
+the training networks, before the first update and after the last one, shows what the model forgets.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ import numpy as np
 from rich.progress import track
 from rich.table import Table
 
-from accuracy import SUBJECT, thin_out
-from accuracy_runs import extract_store
 from common import DATA, WORK, console, parser, write_result
+from stores import extract_store, thin_out
+from tvm_gnn_cost import Checkpoint, GraphStore
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
-from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
-from tvm_gnn_cost.networks.catalogue import HELD_OUT
-from tvm_gnn_cost.training.checkpoint import DEFAULT, Checkpoint
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 from tvm_gnn_cost.training.pipeline import split_programs
-from tvm_gnn_cost.tuning.online import OnlineModel, OnlineSettings
 
-#: A task with fewer programs of either phase says nothing.
+#: A task with fewer programs of either phase is left out.
 LEAST = 4
 
 
 def accuracy(model: OnlineModel, programs: MeasuredPrograms) -> float:
-    """Pairwise accuracy within tasks, their mean."""
+    """Mean pairwise accuracy within tasks."""
     scores = model.score(programs.graphs)
     found = []
     for task in range(len(programs.tasks)):
@@ -78,9 +77,9 @@ def replay(
 
 def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
     """Runs each seed, prints the table and writes the JSON."""
-    programs = GraphStore(extract_store(SUBJECT, data, stores, "statements")).load()
+    programs = GraphStore(extract_store(data, stores, "statements")).load()
     # The split that the shipped checkpoint was trained with: it has seen neither of the two parts.
-    parts = split_programs(programs, HELD_OUT, 0)
+    parts = split_programs(programs, TEST_NETWORKS["meta-schedule"], 0)
     known = programs.select(parts.validation)
     asked = known if arguments.validation else programs.select(parts.test)
     given = {f.name: getattr(arguments, f.name) for f in fields(OnlineSettings) if hasattr(arguments, f.name)}
@@ -105,10 +104,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
 def main() -> None:
     """Reads the options."""
     options = parser(__doc__)
-    options.add_argument("--checkpoint", type=Path, default=DEFAULT)
-    options.add_argument("--tasks", type=int, default=40, help="at most so many")
-    options.add_argument("--seeds", type=int, default=3, help="each takes other tasks in another order")
-    options.add_argument("--validation", action="store_true", help="on validation tasks: to choose settings with")
+    options.add_argument("--checkpoint", type=Path, default=scheduler("meta-schedule").checkpoint)
+    options.add_argument("--tasks", type=int, default=40, help="at most so many tasks")
+    options.add_argument("--seeds", type=int, default=3, help="each seed takes other tasks in another order")
+    options.add_argument("--validation", action="store_true", help="on validation tasks, to choose settings")
     options.add_argument("--nodes-per-update", type=int, help="as in OnlineSettings, like the next ones")
     options.add_argument("--learning-rate", type=float)
     options.add_argument("--anchor", type=float)
@@ -116,9 +115,9 @@ def main() -> None:
     arguments = options.parse_args()
     if arguments.quick:
         with tempfile.TemporaryDirectory() as folder:
-            benchmark(arguments, thin_out(DATA, Path(folder) / "thin"), Path(folder))
+            benchmark(arguments, thin_out(DATA["meta-schedule"], Path(folder) / "thin"), Path(folder))
     else:
-        benchmark(arguments, DATA, WORK)
+        benchmark(arguments, DATA["meta-schedule"], WORK)
 
 
 if __name__ == "__main__":

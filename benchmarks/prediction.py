@@ -1,7 +1,8 @@
-"""Time to score one population of real candidates: the graph model, extraction included, against TVM's XGBModel.
+"""Time to score a population of sampled programs: the graph model, extraction included, against TVM's XGBoost model.
 
-Each of five tasks gives one population, sampled from its design space as the search samples it. Both models score
-it in turn in this process, several times; the figure is the median over the populations.
+Runs in either environment. The largest tasks of a few networks give a population each. Both models score it in turn in
+this process, several times, and so do the parts of both: the extraction of graphs and TVM's own per-store features.
+Figures are medians over the populations.
 """
 
 from __future__ import annotations
@@ -9,90 +10,99 @@ from __future__ import annotations
 import resource
 import statistics
 import warnings
+from functools import partial
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 from rich.table import Table
-from tvm.s_tir import meta_schedule as ms
 
-from common import console, median_seconds, parser, write_result
+from common import console, median_seconds, parser, result_name, write_result
+from setups import setup
+from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
-from tvm_gnn_cost.measuring.preload import import_tensor_intrin
-from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
-from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers.scheduler import Task
 
-#: Their largest tasks are convolutions of three networks, an attention block and a transposed convolution.
-TASKS = ("resnet-18", "mobilenet-v2", "inception-v3", "bert-tiny", "dcgan")
+#: Programs that XGBoost learns from before it is timed; it needs trees to predict with.
+LEARNED = 64
 
 
-def sample_population(network: str, size: int) -> tuple[ms.TuneContext, list[Any]]:
-    """The first round's random candidates of a network's largest task, as an evolutionary search makes them."""
-    import_tensor_intrin()
-    target = local_target()
-    tasks = extract_tasks(load_network(network).mod, target)
-    # The longest module text has the most to walk: a convolution or a fused matrix product.
-    task = max(tasks, key=lambda task: len(str(task.dispatched[0])))
-    context = ms.TuneContext(
-        task.dispatched[0],
-        target=target,
-        space_generator="post-order-apply",
-        search_strategy="replay-trace",
-        task_name=task.task_name,
-        rand_state=1,
-    )
-    context.pre_tuning(4 * size, size)
-    candidates: list[Any] = []
-    while len(candidates) < size:
-        candidates += context.generate_measure_candidates() or []
-    context.post_tuning()
-    return context, candidates[:size]
+def largest_tasks(network: str, count: int) -> list[Task]:
+    """The tasks of a network that give a cost model the most to read."""
+    tasks = scheduler().tasks(scheduler().network(network), scheduler().target())
+    return sorted(tasks, key=lambda task: -setup().size(task))[:count]
+
+
+def population(task: Task, size: int) -> list[Any]:
+    """Random candidates of a task; those of a small design space occur several times, as in a search."""
+    return list(islice(cycle(scheduler().sample(task, scheduler().target(), size, seed=0)), size))
+
+
+def score(gnn: Any, task: Task, candidates: list[Any], repeats: int) -> dict[str, float]:
+    """Seconds that both models and their parts take for all candidates."""
+    target, own = scheduler().target(), setup()
+    context, first = own.context(task, target), candidates[:LEARNED]
+    xgb = own.xgb(0)
+    # Latencies do not matter here, as long as they differ.
+    own.update(xgb, task, target, first, [1e-3 * (1 + i % 7) for i in range(len(first))])
+    for model in (gnn, xgb):
+        model.predict(context, first)  # first calls load and allocate
+    with machine_to_itself():
+        before = gnn.search.timings["extraction"]
+        gnn_s = median_seconds(partial(gnn.predict, context, candidates), repeats)
+        extraction_s = (gnn.search.timings["extraction"] - before) / repeats
+        xgb_s = median_seconds(partial(xgb.predict, context, candidates), repeats)
+        features_s = median_seconds(partial(scheduler().features, task, target, candidates), repeats)
+    return {
+        "gnn_s": gnn_s,
+        "extraction_s": extraction_s,
+        "xgb_s": xgb_s,
+        "features_s": features_s,
+        "speedup": xgb_s / gnn_s,
+    }
 
 
 def main() -> None:
-    """Times both models on each population and prints the table."""
+    """Reads the options, measures, prints the table and writes the JSON."""
     options = parser(__doc__)
-    options.add_argument("--population", type=int, default=512)
+    options.add_argument("--population", type=int, default=setup().population, help="programs of each task")
+    options.add_argument("--repeats", type=int, default=3, help="calls of each model, of which the median counts")
     arguments = options.parse_args()
-    size, repeats = (64, 1) if arguments.quick else (arguments.population, 3)
+    size, repeats = (64, 1) if arguments.quick else (arguments.population, arguments.repeats)
+    networks = {setup().smallest: 1} if arguments.quick else setup().scored
     warnings.simplefilter("ignore")
     gnn = GNNCostModel()
-    rows = []
-    for network in TASKS[:2] if arguments.quick else TASKS:
-        context, candidates = sample_population(network, size)
-        xgb = ms.cost_model.XGBModel(num_warmup_samples=1)
-        # XGBoost needs trees to predict with: one update on some candidates, with latencies that do not matter here.
-        results = [ms.runner.RunnerResult([1e-3 * (1 + i % 7)], None) for i in range(64)]
-        xgb.update(context, candidates[:64], results)
-        gnn.predict(context, candidates[:64])
-        with machine_to_itself():
-            before = dict(gnn.search.timings)
-            gnn_s = median_seconds(lambda: gnn.predict(context, candidates), repeats)  # noqa: B023
-            extraction_s = (gnn.search.timings["extraction"] - before["extraction"]) / repeats
-            xgb_s = median_seconds(lambda: xgb.predict(context, candidates), repeats)  # noqa: B023
-        rows.append(
-            {"task": context.task_name, "network": network, "gnn_s": gnn_s, "extraction_s": extraction_s}
-            | {"xgb_s": xgb_s, "speedup": xgb_s / gnn_s}
-        )
-    speedups = [row["speedup"] for row in rows]
-    table = Table(title=f"seconds to score {size} candidates", title_justify="left")
-    for column in ("network", "task", "gnn", "of it extraction", "xgb", "speed-up"):
+    rows: list[dict[str, Any]] = []
+    for network, count in networks.items():
+        for task in largest_tasks(network, count):
+            rows.append({"task": task.name, "network": network, **score(gnn, task, population(task, size), repeats)})
+    table = Table(title=f"microseconds to score a program, {size} at a time", title_justify="left")
+    for column in ("network", "task", "gnn", "of it extraction", "xgb", "its features", "speed-up"):
         table.add_column(column, justify="left" if column in ("network", "task") else "right")
     for row in rows:
-        cells = [f"{row[name]:.3f}" for name in ("gnn_s", "extraction_s", "xgb_s")]
-        table.add_row(row["network"], row["task"], *cells, f"{row['speedup']:.1f}x")
+        names = ("gnn_s", "extraction_s", "xgb_s", "features_s")
+        cells = [f"{1e6 * row[name] / size:.0f}" for name in names]
+        table.add_row(row["network"], row["task"], *cells, f"{row['speedup']:.2f}x")
     console.print(table)
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    console.print(f"median speed-up over XGBModel.predict: {statistics.median(speedups):.1f}x; peak {peak_mib:.0f} MiB")
+    speedups = [row["speedup"] for row in rows]
     metrics = {
         "speedup_over_xgb": statistics.median(speedups),
         "speedup_over_xgb_least": min(speedups),
+        "speedup_over_xgb_range": [min(speedups), max(speedups)],
         "speedup_over_xgb_std": float(np.std(speedups)),
+        "speedup_over_per_store_feature": statistics.median(row["features_s"] / row["extraction_s"] for row in rows),
         "us_per_candidate_gnn": 1e6 * statistics.median(row["gnn_s"] for row in rows) / size,
         "us_per_candidate_xgb": 1e6 * statistics.median(row["xgb_s"] for row in rows) / size,
-        "peak_memory_mib": peak_mib,
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "populations": rows,
     }
-    write_result(arguments.json, "prediction", {"population": size, "repeats": repeats, "statistic": "median"}, metrics)
+    console.print(
+        f"median speed-up over XGBModel.predict: {metrics['speedup_over_xgb']:.2f}x; of the extraction over its "
+        f"features: {metrics['speedup_over_per_store_feature']:.2f}x; peak {metrics['peak_memory_mib']:.0f} MiB"
+    )
+    settings = {"population": size, "repeats": repeats, "statistic": "median", "quick": arguments.quick}
+    write_result(arguments.json, result_name("prediction", scheduler().name), settings, metrics)
 
 
 if __name__ == "__main__":

@@ -1,121 +1,159 @@
-"""Searches the heaviest tasks with the graph model, TVM's XGBModel and a random one: latency against time.
+"""Searches the heaviest tasks with the graph model, TVM's XGBoost model and a random one: latency against time.
 
-The two heaviest tasks of ResNet-18 and of MobileNetV2, by floating-point operations times weight, each searched by
-MetaSchedule with its own settings (population 512) and each cost model, once a seed. Every finished run is saved at
-once, and a run that is there is not run again: interrupt and go on as you like.
+Runs in either environment. The two heaviest tasks of two networks, by floating-point operations times weight, are each
+searched by the scheduler with its own settings and each cost model, once a seed. Every finished run is saved at once,
+and a saved run is not run again.
 """
 
 from __future__ import annotations
 
-import shutil
-import statistics
+import argparse
+import hashlib
+import json
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tvm.ir.utils import derived_object
-from tvm.s_tir import meta_schedule as ms
+from rich.progress import Progress
 
-from common import WORK
-from search_runs import read_options, run_all
-from tvm_gnn_cost.measuring.builder import PooledBuilder
-from tvm_gnn_cost.measuring.local import local_runner
-from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
-from tvm_gnn_cost.training.checkpoint import DEFAULT
-from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
-from tvm_gnn_cost.tuning.online import OnlineSettings
-from tvm_gnn_cost.tuning.progress import quiet_console
-
-NETWORKS = ("resnet-18", "mobilenet-v2")
+from common import WORK, console, parser, result_name, write_result
+from search_curves import MODELS, Points, Runs, compare_runs, comparison_table, finite, plot
+from setups import setup
+from tvm_gnn_cost import GNNCostModel
+from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.progress import Event, Stage
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchSettings, Task
+from tvm_gnn_cost.training.online import OnlineSettings
 
 
-@derived_object
-class _Curve(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Notes when each measured program was known, and its latency."""
+class Curve:
+    """A :class:`~tvm_gnn_cost.schedulers.scheduler.SearchListener` that notes what was found, and when."""
 
-    def __init__(self, start: float) -> None:
-        super().__init__()
-        self.start = start
-        self.points: list[tuple[float, float]] = []
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.points: Points = []
 
-    def apply(self, _scheduler: Any, _task: int, _candidates: Any, _builds: Any, results: Any) -> None:
+    def progress(self, event: Event) -> None:
+        """Starts the clock when the search begins; setting it up costs every model the same."""
+        if isinstance(event, Stage):
+            self.start = time.perf_counter()
+
+    def interrupted(self) -> bool:
+        """Never: Ctrl-C ends the script."""
+        return False
+
+    def measured(self, _task: int, latencies: Sequence[float]) -> None:
+        """Notes a batch."""
         now = time.perf_counter() - self.start
-        for result in results or []:
-            seconds = [float(s) for s in result.run_secs or []]
-            self.points.append((now, statistics.median(seconds) if seconds else float("inf")))
+        self.points += [[now, latency] for latency in latencies]
+
+    def spent(self, seconds: Mapping[str, float]) -> None:
+        """Ignores the seconds of each phase."""
 
 
-def heaviest_tasks(network: str, count: int) -> list[ms.ExtractedTask]:
+def heaviest_tasks(network: str, count: int) -> list[Task]:
     """The tasks with the most floating-point operations, all their occurrences together."""
-    from tvm.s_tir.analysis import estimate_tir_flops
-
-    tasks = extract_tasks(load_network(network).mod, local_target())
-    return sorted(tasks, key=lambda t: -estimate_tir_flops(t.dispatched[0]) * int(t.weight))[:count]
+    tasks = scheduler().tasks(scheduler().network(network), scheduler().target())
+    return sorted(tasks, key=lambda task: -setup().flops(task) * task.weight)[:count]
 
 
-def make_model(name: str, seed: int) -> Any:
+def make_model(name: str, seed: int, batch: int) -> Any:
     """A fresh cost model."""
     if name == "gnn":
         return GNNCostModel(settings=OnlineSettings(seed=seed))
-    if name == "xgb":
-        # TVM's default answers at random until 100 measurements, more than these searches make.
-        return ms.cost_model.XGBModel(num_warmup_samples=1)
-    return ms.cost_model.RandomModel(seed=seed)
+    return setup().xgb(seed) if name == "xgb" else scheduler().cost_model(name, seed, 1, batch)
 
 
-def search(
-    task: ms.ExtractedTask, model: str, seed: int, trials: int, per_round: int, population: int, builder: PooledBuilder
-) -> list[Any]:
-    """One search: (seconds since its start, latency in seconds) of each measured program, in order."""
-    quiet_console()
-    np.random.seed(seed)  # XGBModel's random answers come from numpy's global generator
-    strategy = ms.search_strategy.EvolutionarySearch(population_size=population)
+def search(task: Task, model: str, seed: int, trials: int, batch: int, population: int) -> Points:
+    """Runs one search."""
+    np.random.seed(seed)  # XGBoost models answer at random from numpy's global generator at first
+    curve = Curve()
+    settings = SearchSettings(trials, measured=0, batch=batch, population=population, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        tasks, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
-            [task], folder, strategy=strategy, seed=seed
-        )
-        runner, cost_model = local_runner(), make_model(model, seed)
-        curve = _Curve(time.perf_counter())
-        callbacks = [*ms.measure_callback.MeasureCallback.create("default"), curve]
-        ms.tune_tasks(
-            tasks=tasks,
-            task_weights=weights,
-            work_dir=folder,
-            max_trials_global=trials,
-            num_trials_per_iter=per_round,
-            builder=builder,
-            runner=runner,
-            cost_model=cost_model,
-            measure_callbacks=callbacks,
-        )
-        return curve.points
+        cost_model = make_model(model, seed, batch)
+        scheduler().search([task], cost_model, Path(folder), settings, curve)
+    return curve.points
 
 
-def warm_up(builder: PooledBuilder, task: ms.ExtractedTask) -> None:
+def warm_up(task: Task) -> None:
     """Starts the workers and the imports that the first search would pay for alone."""
-    made = builder.build([ms.builder.BuilderInput(task.dispatched[0], local_target())])
-    if made[0].error_msg is None:
-        shutil.rmtree(Path(made[0].artifact_path).parent, ignore_errors=True)
-    GNNCostModel()
+    target, untuned = scheduler().target(), [scheduler().untuned(task)]
+    list(scheduler().measure([(task, untuned)], target, MeasureSettings(repeats=1, min_repeat_ms=1)))
+    GNNCostModel().predict(setup().context(task, target), untuned)
+
+
+def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
+    """Runs what is missing among the ``finished`` runs, prints the table, draws the plot and writes the JSON."""
+    networks, count = ((setup().smallest,), 1) if arguments.quick else (setup().searched, 2)
+    tasks = {f"{network}: {task.name}": task for network in networks for task in heaviest_tasks(network, count)}
+    warm_up(next(iter(tasks.values())))
+    sizes = arguments.trials, arguments.trials_per_round, arguments.population
+    runs = run_all(arguments, tasks, lambda task, model, seed: search(tasks[task], model, seed, *sizes), finished)
+    metrics = compare_runs(runs)
+    console.print(comparison_table(metrics))
+    picture = (arguments.json or finished / f"{name}.json").with_suffix(".png")
+    plot(runs, picture)
+    if arguments.json or not arguments.quick:
+        console.print(f"curves: {picture}")
+    per_run = [
+        {"task": task, "model": model, "seed": seed, "best_s": min(p[1] for p in points), "wall_clock_s": points[-1][0]}
+        for (task, model, seed), points in runs.items()
+    ]
+    settings = {name: getattr(arguments, name) for name in ("trials", "trials_per_round", "population", "seeds")}
+    write_result(
+        arguments.json, name, settings, finite({**metrics.get("gnn", {}), "models": metrics}) | {"runs": per_run}
+    )
+
+
+def run_all(
+    arguments: argparse.Namespace,
+    tasks: Collection[str],
+    search: Callable[[str, str, int], Points],
+    finished: Path,
+) -> Runs:
+    """The runs of all tasks, models and seeds; a run that is saved in ``finished`` is not run again."""
+    runs: Runs = {}
+    seeds = range(1 if arguments.quick else arguments.seeds)
+    # All models of one task and seed after one another, so that they see the same machine.
+    todo = [(name, model, seed) for seed in seeds for name in tasks for model in MODELS]
+    # A run of another checkpoint is another run.
+    version = hashlib.sha256(scheduler().checkpoint.read_bytes()).hexdigest()[:8]
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("searching", total=len(todo))
+        for name, model, seed in todo:
+            progress.update(bar, description=f"{name}, {model}, seed {seed}")
+            settings = f"{arguments.trials}-{arguments.trials_per_round}-{arguments.population}"
+            which = f"{model}-{version}" if model == "gnn" else model
+            path = finished / f"{name.replace(': ', '.')}.{which}.{seed}.{settings}.json"
+            if not path.exists():
+                write_text(path, json.dumps(search(name, model, seed)))
+            runs[name, model, seed] = json.loads(path.read_text())
+            progress.advance(bar)
+    return runs
 
 
 def main() -> None:
-    """Reads the options."""
-    arguments = read_options(__doc__, WORK / "search")
+    """Reads the options and runs the benchmark."""
+    name = result_name("search", scheduler().name)
+    options = parser(__doc__)
+    options.add_argument("--trials", type=int, default=64)
+    options.add_argument("--trials-per-round", type=int, default=16)
+    options.add_argument("--population", type=int, default=512)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--runs", type=Path, default=WORK / name, help="where finished runs are kept")
+    arguments = options.parse_args()
     warnings.simplefilter("ignore")
-    networks, count = (("perceptron",), 1) if arguments.quick else (NETWORKS, 2)
-    tasks = {f"{network}: {t.task_name}": t for network in networks for t in heaviest_tasks(network, count)}
-    builder = PooledBuilder()
-    warm_up(builder, next(iter(tasks.values())))
-    sizes = arguments.trials, arguments.trials_per_round, arguments.population
-
-    def run(name: str, model: str, seed: int) -> list[Any]:
-        return search(tasks[name], model, seed, *sizes, builder)
-
-    run_all("search", arguments, list(tasks), run, DEFAULT)
+    if not arguments.quick:
+        benchmark(arguments, name, arguments.runs)
+        return
+    arguments.trials, arguments.trials_per_round, arguments.population = 2, 1, 8
+    with tempfile.TemporaryDirectory() as folder:
+        benchmark(arguments, name, Path(folder))
 
 
 if __name__ == "__main__":

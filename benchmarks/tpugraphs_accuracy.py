@@ -1,7 +1,7 @@
 """Ranks the layouts of networks that no model was trained on: TGraph, its ablation, the other models, the baselines.
 
-The runtimes are those of XLA on a CPU, measured with ``tvm-gnn-cost tpugraphs measure``. A model is trained once a seed
-on the graphs of train and valid. With ``--tiles op_tuning_data.pb``, the data set's own file of TPU tiles, also a small
+The runtimes are those of XLA on a CPU, measured with ``tvm-gnn-cost tpugraphs measure``. Each model is trained once per
+seed on the graphs of train and valid. ``--tiles op_tuning_data.pb``, the data set's own file of TPU tiles, adds a small
 demo: each of its 12 kernels is ranked by models that were trained on the others.
 """
 
@@ -20,18 +20,22 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
-from rich.progress import Progress
+from rich.progress import Progress as Bar
 from rich.table import Table
 
 from common import WORK, XLA, console, parser, write_result
+from tvm_gnn_cost import tpugraphs
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.compare import summarise
+from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.tpugraphs import baselines
-from tvm_gnn_cost.tpugraphs.collections import SPLITS, graph_files
-from tvm_gnn_cost.tpugraphs.encode import encode
-from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit
+from tvm_gnn_cost.tpugraphs.collections import SPLITS
+from tvm_gnn_cost.tpugraphs.fit import fit
 from tvm_gnn_cost.tpugraphs.metrics import graph_metrics, mean_metrics
-from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph, prepare_files, prepared_folder, read_all_prepared
+from tvm_gnn_cost.tpugraphs.preparation import prepare_files
+from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph, prepared_folder, read_all_prepared
 from tvm_gnn_cost.tpugraphs.ranker import MODELS, score_with_all
+from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS, RankerSettings
 
 LAYOUTS, TILES = "layout:xla:random", "tile:xla"
 BASELINES = ("xgb on pooled features", "fewest constraints", "random")
@@ -39,7 +43,7 @@ BASELINES = ("xgb on pooled features", "fewest constraints", "random")
 
 @dataclass(frozen=True)
 class Size:
-    """How much is trained: a model of the published width and length would learn a set as small as this by heart."""
+    """How much is trained; a model of the published width, trained as long, would memorise a set as small as this."""
 
     epochs: int = 25
     channels: int = 64
@@ -47,7 +51,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """Prepared graphs of a collection, and a digest of what they were prepared from: a run belongs to it."""
+    """Prepared graphs of a collection; the digest of the files that they come from is part of what identifies a run."""
 
     prepared: Path
     collection: str
@@ -60,8 +64,8 @@ class Row:
 
     Attributes:
         model: One of ``ranker.MODELS``.
-        config: Settings of the model that are not its own defaults.
-        settings: Settings of the training, likewise.
+        config: The model's settings that differ from its defaults.
+        settings: The training's settings that differ from its defaults.
     """
 
     model: str
@@ -88,7 +92,7 @@ TILE_ROWS = ("tgraph", "cheb-sage", "rank-classes", "gru")
 def scores_of(
     row: str, seed: int, size: Size, train: Sequence[PreparedGraph], test: Sequence[PreparedGraph], folder: Path
 ) -> dict[str, Any]:
-    """Scores of each test graph by the row's model, trained with a seed."""
+    """The scores of each test graph by the row's model, trained with a seed."""
     if row == "random":
         return {graph.name: baselines.random(graph, seed) for graph in test}
     if row == "fewest constraints":
@@ -98,35 +102,36 @@ def scores_of(
         trees.fit(train)
         return {graph.name: trees.score(graph) for graph in test}
     config, settings = _how(row, seed, size, train[0].kind)
-    # What validates decides nothing: no training is stopped, and the last epoch is kept.
+    # The validation decides nothing: no training is stopped early, and the last epoch is kept.
     ranker = fit(ROWS[row].model, config, train, train[:1], settings, folder)
     return {graph.name: score_with_all([ranker], graph) for graph in test}
 
 
-def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, FitSettings]:
+def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, RankerSettings]:
     spec = ROWS[row]
     config = MODELS[spec.model][1](**{"kind": kind, "channels": size.channels, **spec.config})
-    settings = FitSettings(loss=MODEL_LOSS[spec.model], epochs=size.epochs, patience=size.epochs, seed=seed)
+    settings = RankerSettings(loss=MODEL_LOSS[spec.model], epochs=size.epochs, patience=size.epochs, seed=seed)
     return config, replace(settings, **spec.settings)
 
 
 def _training(row: str, size: Size) -> dict[str, Any]:
-    """How a row was trained, for the JSON; the seeds stand elsewhere in it."""
+    """How a row was trained, for the JSON, which has the seeds elsewhere."""
     config, settings = _how(row, 0, size, "layout")
     return {"model": asdict(config), "fit": {name: value for name, value in asdict(settings).items() if name != "seed"}}
 
 
 def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) -> dict[str, dict[str, float]]:
-    """Metrics of each test graph; a run that was saved before is read instead.
+    """The metrics of each test graph; a run that was saved before is read and not repeated.
 
-    What is left out of training and ranked is the split ``test``, ``valid`` (and ``test``), or one graph of ``train``.
+    ``left_out`` says what is ranked and does not train: the split ``test``, the split ``valid`` (then ``test`` does not
+    train either), or one graph of ``train``.
     """
     known = [row, seed, asdict(size), left_out, data.digest]
     if row in ROWS:
         known += [ROWS[row].model, *map(asdict, _how(row, seed, size, data.collection.partition(":")[0]))]
     path = runs / f"{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]}.json"
     if not path.exists():
-        torch.set_num_threads(1)  # a run a core
+        torch.set_num_threads(1)  # Each core has a run of its own.
         parts = {split: read_all_prepared(data.prepared, data.collection, split) for split in SPLITS}
         if left_out in ("valid", "test"):
             test = parts[left_out]
@@ -138,10 +143,7 @@ def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) 
         scores = scores_of(row, seed, size, train, test, folder)
         shutil.rmtree(folder, ignore_errors=True)
         found = {graph.name: graph_metrics(data.collection, scores[graph.name], _runtime(graph)) for graph in test}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(found))
-        unfinished.replace(path)
+        write_json(path, found)
     metrics: dict[str, dict[str, float]] = json.loads(path.read_text())
     return metrics
 
@@ -149,12 +151,9 @@ def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) 
 def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
     """The table of the measured layouts."""
     prepared = work / "prepared"
-    problems: list[str] = []
-    for split in SPLITS:
-        files = graph_files(arguments.data, LAYOUTS, split)
-        list(prepare_files(files, prepared_folder(prepared, LAYOUTS, split), problems))
-    if problems:
-        raise ValueError(problems[0])
+    left_out = tpugraphs.prepare(arguments.data, prepared, [LAYOUTS]).left_out
+    if left_out:
+        raise InputError(left_out[0])
     card = json.loads((arguments.data / "card.json").read_text())
     test = [graph.name for graph in read_all_prepared(prepared, LAYOUTS, arguments.split)]
     ceiling = float(np.mean([card["graphs"][name]["retest_tau"] for name in test]))
@@ -187,10 +186,10 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -
 
 
 def tiles(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
-    """The demo: a table of the published tiles, each kernel ranked by models trained on the others."""
+    """The table of the published tiles, a demo: each kernel is ranked by models that were trained on the others."""
     prepared = work / "tiles"
-    files = [path for path, _, _ in encode(arguments.tiles, "tile", work / "tiles-npz", [])]
-    list(prepare_files(files, prepared_folder(prepared, TILES, "train"), []))
+    encoded = tpugraphs.encode(arguments.tiles, work / "tiles-npz", "tile")
+    list(prepare_files([file.path for file in encoded.files], prepared_folder(prepared, TILES, "train"), []))
     names = [graph.name for graph in read_all_prepared(prepared, TILES, "train")]
     rows = (*TILE_ROWS, *(row for row in BASELINES if row != "fewest constraints"))
     jobs = [(row, seed, name) for row in rows for seed in range(arguments.seeds) for name in names]
@@ -208,7 +207,7 @@ def _all_runs(
     jobs: Sequence[tuple[str, int, str]], size: Size, data: Data, runs: Path
 ) -> dict[tuple[str, int, str], dict[str, dict[str, float]]]:
     found = {}
-    with Progress(console=console, transient=True) as progress:
+    with Bar(console=console, transient=True) as progress:
         bar = progress.add_task(f"training, {data.collection}", total=len(jobs))
         work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator")
         done = work(joblib.delayed(run)(row, seed, size, data, out, runs) for row, seed, out in jobs)
@@ -231,7 +230,7 @@ def _print(title: str, models: Mapping[str, Mapping[str, Mapping[str, float]]], 
 
 
 def _runtime(graph: PreparedGraph) -> Any:
-    assert graph.runtime is not None, "all of them were measured"
+    assert graph.runtime is not None, "every graph was measured"
     return graph.runtime
 
 

@@ -1,7 +1,7 @@
-"""How long TGraph takes to score 128 layouts of a graph of 3,000 and of one of 40,000 nodes, and what memory.
+"""How much time and memory TGraph takes to score 128 layouts of graphs of 3,000 and of 40,000 nodes.
 
-The graphs are transformers as JAX hands them to XLA. Each case runs in a process of its own, with and without pruning;
-what packing costs and saves is timed where configurations are read.
+The graphs are transformers as JAX passes them to XLA. Each case runs in a process of its own, with and without pruning;
+the time and the bytes that packing costs and saves are measured where configurations are read.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from rich.table import Table
 
 from common import call_seconds, console, parser, write_result
-from tvm_gnn_cost.models.tgraph import TGraph, TGraphConfig
-from tvm_gnn_cost.tpugraphs.fit import FitSettings, hinge
-from tvm_gnn_cost.tpugraphs.npz import read_graph
-from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph, prepare_graph, read_prepared
+from tvm_gnn_cost.tpugraphs.losses import hinge
+from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
+from tvm_gnn_cost.tpugraphs.npz import read_graph, write_npz
+from tvm_gnn_cost.tpugraphs.preparation import prepare_graph
+from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph, read_prepared
 from tvm_gnn_cost.tpugraphs.ranker import GraphInputs, score
-from tvm_gnn_cost.tpugraphs.scale import Scale
+from tvm_gnn_cost.tpugraphs.settings import RankerSettings
+from tvm_gnn_cost.training.scale import Scale
 
 CONFIGS = 128
-#: A call that takes longer is made once.
+#: A call that takes longer is made only once.
 LONG_S = 60.0
-#: Floats of one layer's output; more configurations than fit are scored in several goes.
+#: Floats of one layer's output; configurations beyond this are scored in several batches.
 ACTIVATIONS = 4e8
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """What some calls took."""
+    """Statistics of the seconds that some calls took."""
 
     median: float
     least: float
@@ -47,28 +48,25 @@ class Seconds:
     calls: int
 
     def ms(self) -> dict[str, float]:
-        """For the JSON."""
+        """The milliseconds, for the JSON."""
         return {"ms": 1e3 * self.median, "least": 1e3 * self.least, "most": 1e3 * self.most, "calls": self.calls}
 
 
 def write_graph(path: Path, layers: int) -> None:
-    """A transformer of so many layers with random layouts and runtimes, as published."""
-    from tvm_gnn_cost.networks.xla import encoder
-    from tvm_gnn_cost.tpugraphs.encode import encode_graph, write_npz
+    """Writes a transformer with random layouts and runtimes into a file like the published ones."""
+    from tvm_gnn_cost.tpugraphs.encoding import encode_configured
     from tvm_gnn_cost.tpugraphs.layouts import ConfigurableFunction, random_configs
+    from tvm_gnn_cost.tpugraphs.networks import encoder
 
     rng = np.random.default_rng(0)
     function = ConfigurableFunction(partial(encoder, layers=layers, width=64, heads=2, length=32))
-    configs: dict[str, npt.NDArray[Any]] = {
-        "node_config_ids": function.config_nodes,
-        "node_config_feat": random_configs(function.ranks, CONFIGS, rng).astype(np.float32),
-        "config_runtime": rng.integers(10**6, 10**7, CONFIGS),
-    }
-    write_npz(path, encode_graph(function.module) | configs)
+    configs = random_configs(function.ranks, CONFIGS, rng)
+    runtime = rng.integers(10**6, 10**7, CONFIGS)
+    write_npz(path, encode_configured(function.module, function.config_nodes, configs, runtime))
 
 
 def seconds(work: Callable[[], object], repeats: int) -> Seconds:
-    """Of some calls after a first one; a first one of over a minute needs no warm-up and is the measurement."""
+    """Times some calls after a warm-up; a warm-up of more than a minute is the measurement itself."""
     taken = call_seconds(work, 1)
     if taken[0] < LONG_S:
         taken = call_seconds(work, repeats)
@@ -76,7 +74,7 @@ def seconds(work: Callable[[], object], repeats: int) -> Seconds:
 
 
 def measure_case(folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
-    """Scores all configurations of a prepared graph, then trains on it; for a process of its own."""
+    """Scores all configurations of a prepared graph, then trains on it; the target of a process of its own."""
     torch.set_num_threads(1)
     graph = read_prepared(folder, name)
     inputs = GraphInputs(graph, Scale.fit([graph.numbers]))
@@ -87,14 +85,14 @@ def measure_case(folder: Path, name: str, channels: int, repeats: int, results: 
     taken = seconds(lambda: score(net, inputs, np.arange(CONFIGS), at_once, permutations=1), repeats)
     scoring = taken.ms() | {"at_once": at_once, "mib": _peak() - before}
     # A backward pass keeps about five times what a forward pass needs.
-    at_once = max(2, min(FitSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
+    at_once = max(2, min(RankerSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
     optimizer = torch.optim.AdamW(net.train().parameters())
-    assert graph.runtime is not None, "they were written here"
+    assert graph.runtime is not None, "write_graph wrote them"
     runtime = torch.from_numpy(graph.runtime[:at_once].astype(np.float32))
 
     def step() -> None:
         optimizer.zero_grad()
-        hinge(net(inputs.of(np.arange(at_once))), runtime).backward()  # type: ignore[no-untyped-call]
+        hinge(net(inputs.with_configs(np.arange(at_once))), runtime).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     before = _reset_peak()
@@ -104,7 +102,7 @@ def measure_case(folder: Path, name: str, channels: int, repeats: int, results: 
 
 
 def reading(path: Path, graph: PreparedGraph, folder: Path, repeats: int) -> dict[str, dict[str, float]]:
-    """Milliseconds to read all configurations in a random order from the disk's cache, and their bytes."""
+    """Milliseconds to read all configurations in a random order from the page cache, and their size in bytes."""
     rows = np.random.default_rng(0).permutation(CONFIGS)
     layouts = read_graph(path).configs.read(np.arange(CONFIGS))
     forms: dict[str, tuple[Callable[[], object], int]] = {"packed": (lambda: graph.configs(rows), graph.packed.nbytes)}
@@ -117,13 +115,14 @@ def reading(path: Path, graph: PreparedGraph, folder: Path, repeats: int) -> dic
 
 
 def _reset_peak() -> float:
-    """MiB that the process holds now; :func:`_peak` counts from here."""
+    """Restarts the count of :func:`_peak` and returns the MiB that the process holds now."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
     return _peak()
 
 
 def _peak() -> float:
+    """The most MiB that the process held since :func:`_reset_peak`."""
     (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
@@ -147,7 +146,7 @@ def main() -> None:
     options.add_argument("--channels", type=int, default=TGraphConfig().channels)
     arguments = options.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    # 100 nodes a layer.
+    # A layer has 100 nodes.
     layers = {"small": 1} if arguments.quick else {"3,000 nodes": 30, "40,000 nodes": 400}
     channels, repeats = (16, 1) if arguments.quick else (arguments.channels, arguments.repeats)
     cases: dict[str, Any] = {}

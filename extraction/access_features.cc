@@ -1,8 +1,8 @@
-// What each buffer access touches, moves by and reuses, and what the statements around it add up to.
+// The values of buffer accesses (footprint, strides, reuse) and of the statements around them (work).
 //
-// The figures follow TVM's per-store features (src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc, after
-// Ansor, arXiv:2006.06762), read off the index expressions in place of a lowered program. Loops of one iteration do
-// not count as loops here: lowering would remove them.
+// They follow TVM's per-store features (src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc, after Ansor,
+// arXiv:2006.06762), but are read off the index expressions, so that the program needn't be lowered. Loops of one
+// iteration do not count as loops: lowering would remove them.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,9 +13,9 @@ namespace tvm_gnn_cost {
 namespace {
 
 constexpr double kCacheLine = 64;  // bytes
-constexpr int64_t kMaxRank = 16;   // further dimensions do not count
+constexpr int64_t kMaxRank = 16;   // further dimensions are ignored
 
-// The values that one index takes: how many, and from the first to the last.
+// The values that an index takes: how many different ones, and the distance from the least to the greatest.
 struct IndexRange {
   double count = 1;
   double span = 1;
@@ -35,7 +35,7 @@ struct IndexRange {
 
 double CacheLines(const IndexRange* ranges, const Buffer& buffer, int64_t rank) {
   double lines = 1;
-  double run = 1;  // consecutive elements
+  double run = 1;  // elements in a row in memory
   int64_t dim = rank - 1;
   while (dim >= 0 && ranges[dim].count == static_cast<double>(buffer.shape[static_cast<size_t>(dim)])) {
     run *= ranges[dim--].count;
@@ -104,13 +104,13 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
     deps |= form.deps;
     for (int32_t i = 0; i < form.count; ++i) {
       const Term& term = analyzer_.terms(form)[i];
-      splits.push_back({term.loop, static_cast<int32_t>(dim), term.lower, static_cast<double>(term.extent),
-                        term.scale});
+      splits.push_back(
+          {term.loop, static_cast<int32_t>(dim), term.lower, static_cast<double>(term.extent), term.scale});
     }
   }
   work_.int_ops += analyzer_.operations() - operations;
   analyzer_.Release(scope);
-  // From the innermost loop outwards.
+  // Innermost loop first.
   std::stable_sort(splits.begin(), splits.end(), [](const Split& a, const Split& b) { return a.loop > b.loop; });
 
   const size_t nest = loops_.size();
@@ -127,7 +127,7 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
   footprint[nest] = bytes;
   int moving = 0;
   int dependent = 0;
-  double inside = 1;  // iterations of the loops within
+  double inside = 1;  // iterations of the loops inside the current one
   bool has_vectorized = false;
   auto split = splits.begin();
   for (size_t level = nest; level-- > 0;) {
@@ -140,7 +140,7 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
     }
     footprint[level] = footprint[level + 1];
     if (loop.extent <= 1) continue;
-    double stride = 0;  // elements
+    double stride = 0;  // in elements
     if (split != first) {
       double unique = 1;
       for (int64_t dim = 0; dim < rank; ++dim) unique *= ranges[dim].count;
@@ -190,8 +190,8 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
   accesses_.push_back(access);
 }
 
-// Bytes of distinct buffer elements that the accesses from `first_access` on touch while the loops from `level` inwards
-// run: the largest access of each buffer, since accesses of one buffer in one nest mostly share what they touch.
+// The bytes that the accesses from `first_access` on touch while the loops from `level` inwards run. Of each buffer
+// only the largest access counts: accesses of one buffer in one nest mostly touch the same elements.
 double Walker::TouchedBytes(size_t first_access, size_t level) {
   touched_buffers_.clear();
   for (size_t i = first_access; i < accesses_.size(); ++i) {
@@ -211,10 +211,9 @@ void Walker::WriteWork(int32_t node, const Work& once, double executions, double
                        bool is_innermost, int64_t body_children) {
   At(node).work = static_cast<int32_t>(out_.works.size()) / kWorkSize;
   const double operations = once.float_ops + once.math_calls;
-  for (const double magnitude :
-       {once.float_ops, once.float_ops * executions, once.math_calls, once.math_calls * executions, once.int_ops,
-        once.int_ops * executions, once.loads, once.stores, footprint, body,
-        footprint > 0 ? operations / footprint : 0.0}) {
+  for (const double magnitude : {once.float_ops, once.float_ops * executions, once.math_calls,
+                                 once.math_calls * executions, once.int_ops, once.int_ops * executions, once.loads,
+                                 once.stores, footprint, body, footprint > 0 ? operations / footprint : 0.0}) {
     out_.works.push_back(Log(magnitude));
   }
   out_.works.push_back(is_innermost ? 1.0f : 0.0f);
@@ -227,7 +226,7 @@ void Walker::Finish() {
     out_.accesses[static_cast<size_t>(access.row) * kAccessSize + v_reuse_bytes - kAccessBegin] =
         Log(loop_bytes_[static_cast<size_t>(access.reuse_loop)]);
   }
-  // In the order of first access, which the hidden nodes have no part in.
+  // In the order of the buffers' first accesses: hidden nodes, which only one detail has, don't influence it.
   for (const Access& access : accesses_) {
     Buffer& buffer = buffers_[static_cast<size_t>(access.buffer)];
     if (std::exchange(buffer.has_edges, true)) continue;

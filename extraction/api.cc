@@ -1,4 +1,4 @@
-// What Python calls: a population of programs in, flat arrays out.
+// The functions that Python calls (tvm_gnn_cost/graphs/extension.py): programs in, flat arrays out.
 #include <sys/mman.h>
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/array.h>
@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "legacy_mirror.h"
-#include "legacy_tvm.h"
+#include "auto_scheduler_mirror.h"
+#include "auto_scheduler_tvm.h"
 #include "program_graph.h"
 #include "reflect_walker.h"
 #include "type_plan.h"
@@ -36,17 +36,17 @@ using tvm::ffi::Map;
 using tvm::ffi::String;
 using tvm::ffi::Tensor;
 
-// Large blocks that were freed, kept for the next population: the kernel zeroes fresh memory, and first touching it,
-// even by huge pages, took as long as writing it, on two threads no less than on one.
+// Keeps large blocks that were freed for the next population. The kernel zeroes fresh memory at its first use, which
+// took as long as writing the arrays, with huge pages and with several threads too.
 class BlockPool {
  public:
   static constexpr size_t kHugePage = size_t{1} << 21;
 
   static BlockPool& Global() {
-    static BlockPool* pool = new BlockPool();  // never destroyed: numpy may free arrays after the process's statics
+    static BlockPool* pool = new BlockPool();  // never destroyed: NumPy can free arrays after the process's statics
     return *pool;
   }
-  // The size of the block that holds so many bytes: few different ones, so that blocks fit again.
+  // The size of the block for so many bytes, one of a few, so that a kept block fits the next array.
   static size_t BlockBytes(size_t bytes) {
     size_t step = kHugePage;
     while (8 * step < bytes) step *= 2;
@@ -65,7 +65,7 @@ class BlockPool {
     }
     void* region = mmap(nullptr, block + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (region == MAP_FAILED) throw std::bad_alloc();
-    // Cut to an aligned start; both remainders are whole pages.
+    // Huge pages need an aligned start; what lies before and behind is given back.
     char* start = static_cast<char*>(region);
     const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
     if (before > 0) munmap(start, before);
@@ -92,7 +92,7 @@ class BlockPool {
   size_t idle_bytes_ = 0;
 };
 
-// Memory with anything in it.
+// Allocates tensors without initialising them.
 struct Allocator {
   static bool IsLarge(size_t bytes) { return bytes >= BlockPool::kHugePage / 2; }
 
@@ -127,12 +127,12 @@ T* Data(const Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-// Where a graph lies in the worker that extracted it, and in the result.
+// Where a graph lies in the output of the worker that extracted it, or why there is none.
 struct Slot {
   size_t worker = 0;
   size_t node_begin = 0, node_count = 0;
-  size_t edge_begin = 0, edge_count = 0;  // without CHILD
-  size_t child_count = 0;                 // CHILD edges: all nodes but the functions
+  size_t edge_begin = 0, edge_count = 0;  // without CHILD edges
+  size_t child_count = 0;                 // CHILD edges: one for each node but the functions
   std::string error;
   bool is_type_error = false;
 };
@@ -140,12 +140,12 @@ struct Slot {
 struct Worker {
   Graphs graphs;
   Walker walker{graphs};
-  LegacyMirror mirror;
-  std::vector<char> occurs;  // by Registry name
+  ModuleMirror mirror;
+  std::vector<char> occurs;  // by number in the Registry: whether a node has this name
 };
 
-// Workers are kept from call to call: their memory is warm then, and they know the types. Those that have grown large
-// are not.
+// Keeps workers from call to call, for their memory is in use already and they know the types. Workers that have grown
+// large are not kept.
 class WorkerPool {
  public:
   static WorkerPool& Global() {
@@ -202,7 +202,7 @@ void ExtractOne(const ReadFunctions& functions_of, size_t program, bool is_tree,
   }
 }
 
-// Runs job(worker number) on that many threads, this one among them; the first exception comes out.
+// Runs job(worker's number) on `count` threads, this one among them, and throws the first exception.
 template <typename Job>
 void RunOnThreads(size_t count, const Job& job) {
   std::vector<std::exception_ptr> errors(count);
@@ -276,8 +276,8 @@ void WriteGraph(const Slot& slot, const Graphs& graphs, int64_t node, int64_t ed
   }
 }
 
-// Graphs of `count` programs; functions_of(program, worker) reads the PrimFuncs of one or throws GraphError.
-// [type names, node_type, values, edges, relation, node_offsets, edge_offsets, errors]
+// Extracts the graphs of `count` programs; functions_of(program, worker) reads the PrimFuncs of one or throws
+// GraphError. Returns [type names, node_type, values, edges, relation, node_offsets, edge_offsets, errors].
 template <typename ReadFunctions>
 Array<Any> ExtractAll(const char* what, size_t count, const ReadFunctions& functions_of, bool is_tree, int64_t threads,
                       bool skips_errors) {
@@ -334,8 +334,8 @@ Array<Any> ExtractAll(const char* what, size_t count, const ReadFunctions& funct
   Tensor values = NewTensor<float>({node_count, kColumns}, kDLFloat);
   Tensor edges = NewTensor<int32_t>({2, edge_count}, kDLInt);
   Tensor relation = NewTensor<int8_t>({edge_count}, kDLInt);
-  const Output out{&type_of_name,       Data<int32_t>(node_type), Data<float>(values), Data<int32_t>(edges),
-                   Data<int32_t>(edges) + edge_count, Data<int8_t>(relation)};
+  const Output out{&type_of_name,        Data<int32_t>(node_type),          Data<float>(values),
+                   Data<int32_t>(edges), Data<int32_t>(edges) + edge_count, Data<int8_t>(relation)};
   RunOnThreads(worker_count, [&](size_t worker) {
     for (size_t i = 0; i < count; ++i) {
       if (slots[i].worker == worker) {
@@ -351,29 +351,29 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
   const auto functions_of = [&](size_t program, Worker& worker) {
     const Any& module = modules[static_cast<int64_t>(program)];
     if (module.type_index() < kTVMFFIDynObjectBegin || module.GetTypeKey() != "ir.IRModule") {
-      throw GraphError("expected a tvm.IRModule, got " + DescribeType(module) +
-                           "; wrap a PrimFunc as IRModule({\"main\": func})",
-                       true);
+      throw GraphError(
+          "expected a tvm.IRModule, got " + DescribeType(module) + "; wrap a PrimFunc as IRModule({\"main\": func})",
+          true);
     }
     return worker.walker.FunctionsOf(reinterpret_cast<const TVMFFIAny*>(&module)->v_obj);
   };
   return ExtractAll("modules", modules.size(), functions_of, is_tree, threads, skips_errors);
 }
 
-// The same for a TVM up to 0.19, loaded from the path `library`: `handles` are the addresses of states of the
-// ComputeDAG at `compute_dag`, or of modules where that is 0. The caller holds all of them.
-Array<Any> ExtractLegacy(const String& library, int64_t compute_dag, const Array<int64_t>& handles, bool is_tree,
-                         int64_t threads, bool skips_errors) {
-  const LegacyTVM* tvm = nullptr;
+// The same for a TVM up to 0.19, which this process has loaded from the path `library`. `handles` are the addresses of
+// states of the ComputeDAG at `compute_dag`, or of modules if that is 0. The caller keeps all of them alive.
+Array<Any> ExtractAutoScheduler(const String& library, int64_t compute_dag, const Array<int64_t>& handles, bool is_tree,
+                                int64_t threads, bool skips_errors) {
+  const AutoSchedulerTVM* tvm = nullptr;
   try {
-    tvm = &LegacyTVM::Of(library);
+    tvm = &AutoSchedulerTVM::Of(library);
   } catch (const GraphError& error) {
     TVM_FFI_THROW(RuntimeError) << error.what();
   }
   const auto functions_of = [&](size_t program, Worker& worker) {
     auto* object = reinterpret_cast<void*>(handles[static_cast<int64_t>(program)]);
     if (compute_dag == 0) return worker.mirror.Copy(*tvm, object);
-    const LegacyValue module = tvm->Lower(reinterpret_cast<void*>(compute_dag), object);
+    const PackedValue module = tvm->Lower(reinterpret_cast<void*>(compute_dag), object);
     return worker.mirror.Copy(*tvm, module.object());
   };
   return ExtractAll(compute_dag == 0 ? "modules" : "states", handles.size(), functions_of, is_tree, threads,
@@ -390,5 +390,5 @@ Array<String> ValueNames() {
 }  // namespace tvm_gnn_cost
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(extract, tvm_gnn_cost::Extract)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(extract_legacy, tvm_gnn_cost::ExtractLegacy)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(extract_auto_scheduler, tvm_gnn_cost::ExtractAutoScheduler)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(value_names, tvm_gnn_cost::ValueNames)

@@ -8,11 +8,11 @@
 namespace tvm_gnn_cost {
 namespace {
 
-constexpr int32_t kMaxTerms = 64;  // a form with more is replaced by its dependences
+constexpr int32_t kMaxTerms = 64;  // a longer form is replaced by the plain sum of its loops
 
 bool IsInteger(double x) { return x == std::floor(x) && std::fabs(x) < 9e15; }
 
-// a is a multiple of b, both whole numbers.
+// Whether a is a multiple of b, both being whole numbers.
 bool Divides(double b, double a) {
   return IsInteger(a) && IsInteger(b) && static_cast<int64_t>(a) % static_cast<int64_t>(b) == 0;
 }
@@ -37,7 +37,7 @@ void IndexAnalyzer::Release(Scope scope) {
 }
 
 void IndexAnalyzer::BindLoop(const TVMFFIObject* var, int32_t loop, int64_t extent, const Form& min) {
-  Form form = min;  // its terms are at the end of the arena
+  Form form = min;  // its terms are the last, so the loop's own term can follow them
   extents_.resize(static_cast<size_t>(loop));
   extents_.push_back(extent);
   if (extent > 1) {
@@ -71,7 +71,7 @@ Form IndexAnalyzer::Variable(const TVMFFIObject* var) {
     }
     return form;
   }
-  return Constant(0);  // a shape variable or a parameter: the same throughout
+  return Constant(0);  // a shape variable or a parameter, which no loop changes
 }
 
 Form IndexAnalyzer::Product(const Form& a, const Form& b) {
@@ -83,9 +83,9 @@ Form IndexAnalyzer::Product(const Form& a, const Form& b) {
   return form;
 }
 
-// Floor division and modulo by a constant k. Terms that k divides go through; the others either stay below k together,
-// and then vanish or remain, or are split one by one, which is exact when finer terms do not carry into coarser ones
-// (what fused and tiled loops look like) and an estimate otherwise.
+// Floor division or modulo by a constant k. Terms that are multiples of k divide exactly. If the others together stay
+// below k, the quotient drops them and the remainder keeps them. If not, each is split by itself, which is exact as
+// long as finer terms don't carry into coarser ones (as in fused and tiled loops) and an estimate otherwise.
 Form IndexAnalyzer::Divide(Form form, const Form& divisor, bool modulo) {
   const double k = divisor.base;
   if (!divisor.IsConstant() || k < 1 || !IsInteger(k)) return Unknown(form.begin, form.deps | divisor.deps);
@@ -134,14 +134,14 @@ Form IndexAnalyzer::Divide(Form form, const Form& divisor, bool modulo) {
   return form;
 }
 
-// min and max clamp, a choice pads: the side that moves is the one whose address matters.
+// min and max clamp an index and a choice pads it: the side that loops move is the one that addresses memory.
 Form IndexAnalyzer::EitherOf(const Form& a, const Form& b) {
   Form form = MoveTo(a.begin, a.count > 0 || b.count == 0 ? a : b);
   form.deps = a.deps | b.deps;
   return form;
 }
 
-// Operands follow each other in the arena without a gap; a result takes the place of the first.
+// Operands' terms lie one behind the other without a gap; a result takes the place of the first operand.
 Form IndexAnalyzer::MoveTo(int32_t begin, Form form) {
   std::copy_n(terms_.begin() + form.begin, form.count, terms_.begin() + begin);
   terms_.resize(static_cast<size_t>(begin + form.count));
@@ -178,10 +178,8 @@ Form IndexAnalyzer::Analyze(const TVMFFIObject* expr, int depth) {
   if (++visits_ > kMaxVisits) throw GraphError(TooLarge());
   const auto operand = [&](Name name) { return Analyze(ReadObject(expr, plan, name), depth + 1); };
   switch (plan.kind) {
-    case Kind::kIntImm:
-      return Constant(ReadNumber(expr, plan, Name::kValue));
-    case Kind::kVar:
-      return Variable(expr);
+    case Kind::kIntImm: return Constant(ReadNumber(expr, plan, Name::kValue));
+    case Kind::kVar: return Variable(expr);
     case Kind::kAdd:
     case Kind::kSub: {
       ++operations_;
@@ -210,10 +208,8 @@ Form IndexAnalyzer::Analyze(const TVMFFIObject* expr, int depth) {
       return EitherOf(a, operand(Name::kB));
     }
     case Kind::kCast:
-    case Kind::kBroadcast:
-      return operand(Name::kValue);
-    case Kind::kRamp:
-      return operand(Name::kBase);
+    case Kind::kBroadcast: return operand(Name::kValue);
+    case Kind::kRamp: return operand(Name::kBase);
     case Kind::kLet: {
       const Form value = operand(Name::kValue);
       Bind(ReadObject(expr, plan, Name::kVar), value);
@@ -234,8 +230,7 @@ Form IndexAnalyzer::Analyze(const TVMFFIObject* expr, int depth) {
       }
       break;
     }
-    default:
-      break;
+    default: break;
   }
   const auto begin = static_cast<int32_t>(terms_.size());
   return Unknown(begin, Dependences(expr, plan, depth));
@@ -256,7 +251,7 @@ uint64_t IndexAnalyzer::Dependences(const TVMFFIObject* object, const TypePlan& 
   }
   if (!plan.is_node) return 0;
   for (const Field& field : plan.children) {
-    if (field.mode != Field::Mode::kPointer) continue;  // no expression keeps its operands otherwise
+    if (field.mode != Field::Mode::kPointer) continue;  // operands of expressions are always plain references
     const auto* child = *static_cast<const TVMFFIObject* const*>(FieldAddress(object, field));
     if (child == nullptr) continue;
     deps |= Analyze(child, depth + (plans_(child->type_index).kind == Kind::kSequence ? 0 : 1)).deps;
@@ -270,9 +265,9 @@ void IndexAnalyzer::Simplify(Form& form) {
   for (int32_t i = 0; i < form.count; ++i) {
     const Term term = terms_[form.begin + i];
     int32_t same = 0;
-    while (same < kept && !(terms_[form.begin + same].loop == term.loop &&
-                            terms_[form.begin + same].lower == term.lower &&
-                            terms_[form.begin + same].extent == term.extent)) {
+    while (same < kept &&
+           !(terms_[form.begin + same].loop == term.loop && terms_[form.begin + same].lower == term.lower &&
+             terms_[form.begin + same].extent == term.extent)) {
       ++same;
     }
     if (same < kept) {

@@ -1,4 +1,5 @@
-// An index expression as a sum of loop splits: what a walk can know about an address without lowering the program.
+// Index expressions as sums of loop terms. They tell which loops move an address, and how far, without lowering the
+// program.
 #ifndef TVM_GNN_COST_EXTRACTION_INDEX_FORM_H_
 #define TVM_GNN_COST_EXTRACTION_INDEX_FORM_H_
 
@@ -9,8 +10,9 @@
 
 namespace tvm_gnn_cost {
 
-// ((loop // lower) % extent) * scale, as in tvm::arith::IterSplitExpr (iter_affine_map.h). `loop` is the position in
-// the nest, 0 the outermost. A scale may be a fraction: (i * 3) // 4 moves by 3/4 an iteration on average.
+// One summand: ((loop // lower) % extent) * scale, as in tvm::arith::IterSplitExpr (iter_affine_map.h). `loop` is the
+// loop's position in the nest, 0 the outermost. A scale can be a fraction: (i * 3) // 4 moves by 3/4 an iteration on
+// average.
 struct Term {
   int32_t loop;
   int64_t lower;
@@ -18,8 +20,8 @@ struct Term {
   double scale;
 };
 
-// base + the terms[begin, begin + count) of the analyser. `deps` has a bit for each loop of the nest that the
-// expression mentions (the first 64), those whose extent is 1 included.
+// The sum: base plus the analyzer's terms [begin, begin + count). `deps` has a bit for each of the nest's first 64
+// loops that the expression uses, loops of extent 1 included.
 struct Form {
   int32_t begin = 0;
   int32_t count = 0;
@@ -28,25 +30,28 @@ struct Form {
   bool IsConstant() const { return count == 0 && deps == 0; }
 };
 
-// Closed under +, -, * constant, // constant and % constant; of min, max and a choice it takes one side; anything else
-// becomes the plain sum of the loops it depends on, so that its range and its dependences stay right, if not its order.
+// Turns expressions into forms. Sums, differences, and products, quotients and remainders by a constant stay exact
+// where that is possible. Of min, max and a choice one side is taken. Anything else becomes the plain sum of the loops
+// it depends on: range and dependences stay right, strides do not.
 class IndexAnalyzer {
  public:
   explicit IndexAnalyzer(PlanCache& plans) : plans_(plans) {}
 
   void Reset();
-  // Scopes nest: what was bound after Mark() is forgotten by Release().
-  struct Scope { size_t terms, bindings; };
+  // Release() forgets what was bound since the Mark(); scopes nest.
+  struct Scope {
+    size_t terms, bindings;
+  };
   Scope Mark() const { return {terms_.size(), bindings_.size()}; }
   void Release(Scope scope);
 
-  // A loop variable that runs from `min` over `extent` values, at a position of the nest.
+  // Binds the variable of the loop at position `loop` of the nest, which takes `extent` values from `min` on.
   void BindLoop(const TVMFFIObject* var, int32_t loop, int64_t extent, const Form& min);
   void Bind(const TVMFFIObject* var, const Form& form);
-  // The form's terms lie at the end of the arena until a scope around them is released. Throws GraphError beyond the
-  // nesting limit; `depth` is that of the expression in the syntax tree.
+  // The terms of the result lie at the end of `terms_` until a scope around them is released. `depth` is the
+  // expression's depth in the syntax tree. Throws GraphError beyond kMaxDepth and kMaxVisits.
   Form Analyze(const TVMFFIObject* expr, int depth);
-  // Adds up equal splits and drops those that do not move.
+  // Adds up terms that differ in their scale alone and drops those whose scale is 0.
   void Simplify(Form& form);
   double Maximum(const Form& form) const;
 
@@ -66,9 +71,13 @@ class IndexAnalyzer {
 
   PlanCache& plans_;
   std::vector<Term> terms_;
-  struct Binding { const TVMFFIObject* var; Form form; };
-  std::vector<Binding> bindings_;  // searched from the end: a few dozen, and the innermost are the ones asked for
-  std::vector<int64_t> extents_;  // of the loops of the nest
+  struct Binding {
+    const TVMFFIObject* var;
+    Form form;
+  };
+  // A list, searched from the end: there are a few dozen, and the innermost are asked for most.
+  std::vector<Binding> bindings_;
+  std::vector<int64_t> extents_;  // of the nest's loops, outermost first
   double operations_ = 0;
   int64_t visits_ = 0;
 };

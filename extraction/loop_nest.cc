@@ -1,4 +1,4 @@
-// Loops, blocks and annotations: what they do to everything inside them.
+// The walker's visits of loops, blocks and annotations, which change the context of all that they contain.
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/string.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kCommReduce = 2;  // tvm::tirx::IterVarType
 
-// Takes over an annotation that says how far to unroll.
+// Reads an annotation on unrolling into the context.
 void ReadPragma(const std::string& name, double number, Context& context) {
   const bool is_explicit = name == "meta_schedule.unroll_explicit";
   if (is_explicit || name == "meta_schedule.unroll_implicit" || name == "pragma_auto_unroll_max_step") {
@@ -44,7 +44,7 @@ void Walker::ReadPragmas(const TVMFFIObject* object, const TypePlan& plan, Conte
   }
 }
 
-// What TE schedules annotate a loop with stands around it as a statement of its own.
+// TE schedules annotate a loop by a statement around it.
 void Walker::VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   Context context = contexts_.back();
   const TVMFFIObject* value = ReadObject(object, plan, Name::kValue);
@@ -54,7 +54,7 @@ void Walker::VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const P
   contexts_.pop_back();
 }
 
-// The part of a buffer that exists: accesses are laid out in it, whatever the shape that was declared.
+// A BufferRealize allocates part of the declared shape; accesses are laid out in that part.
 void Walker::VisitBufferRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   const TVMFFIObject* bounds = ReadObject(object, plan, Name::kBounds);
   Buffer& buffer = buffers_[static_cast<size_t>(BufferOf(ReadObject(object, plan, Name::kBuffer)))];
@@ -192,7 +192,7 @@ void Walker::VisitBlock(const TVMFFIObject* object, const TypePlan& plan, const 
       VisitField(object, field, below);
       continue;
     }
-    // The reduction's first iteration alone runs it.
+    // Only the reduction's first iteration runs it.
     Context init_context = context;
     init_context.iterations /= init_executions;
     PushContext(init_context);

@@ -65,9 +65,9 @@ void Walker::Run(Functions functions, bool is_tree) {
   Finish();
 }
 
-// Reads the objects that the walk will read, each a while after it was asked for: breadth first, so that many cache
-// misses are under way at once, where the walk itself would wait for one after the other. A population is larger than
-// the caches, and waiting was half the time.
+// Brings the objects of a function into the cache before the walk. A population is larger than the caches, and waiting
+// for memory was half of the walk's time. Breadth first, many objects are prefetched before the first is read, so that
+// their cache misses overlap; the walk, depth first, would wait for one after the other.
 void Walker::Warm(const TVMFFIObject* root) {
   constexpr size_t kMaxObjects = size_t{1} << 14;
   queue_.clear();
@@ -110,7 +110,7 @@ int32_t Walker::Emit(const TVMFFIObject* object, const TypePlan& plan, const Pla
   const TVMFFIObject* type = ReadObject(object, plan, Name::kTy);
   DLDataType dtype{0, 0, 0};
   if (type != nullptr) {
-    // Nearly all types are PrimTypes: their place is kept at hand.
+    // Nearly all types are PrimTypes, so the offset of their dtype is kept.
     if (type->type_index == prim_type_index_) {
       dtype = *reinterpret_cast<const DLDataType*>(reinterpret_cast<const char*>(type) + prim_dtype_offset_);
     } else {
@@ -163,18 +163,17 @@ void Walker::Visit(const TVMFFIObject* object, const Place& place) {
       break;
     case Kind::kBind:
     case Kind::kLet: {
-      // In force until the enclosing loop or block ends; a variable is never used outside its scope.
+      // Bound until the enclosing loop or block ends, longer than need be: no variable is used outside its scope.
       const Form form = analyzer_.Analyze(ReadObject(object, plan, Name::kValue), place.depth + 1);
       analyzer_.Bind(ReadObject(object, plan, Name::kVar), form);
       break;
     }
     case Kind::kSelect:
       if (!IsLookUp(object, plan)) break;
-      // Neither detail counts what is below.
+      // The place is hidden: what lies below counts in neither detail.
       if (is_tree_) VisitChildren(object, plan, id, {place.parent, place.depth, place.nest, true});
       return;
-    default:
-      break;
+    default: break;
   }
   VisitChildren(object, plan, id, place);
 }
@@ -218,8 +217,8 @@ void Walker::VisitField(const TVMFFIObject* object, const Field& field, const Pl
     return;
   }
   tvm::ffi::Any value;
-  TVM_FFI_CHECK_SAFE_CALL(field.info->getter(const_cast<void*>(FieldAddress(object, field)),
-                                             reinterpret_cast<TVMFFIAny*>(&value)));
+  TVM_FFI_CHECK_SAFE_CALL(
+      field.info->getter(const_cast<void*>(FieldAddress(object, field)), reinterpret_cast<TVMFFIAny*>(&value)));
   const TVMFFIObject* child = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value));
   if (child != nullptr) Visit(child, place);
 }

@@ -1,4 +1,4 @@
-// Walks the syntax tree of a module and leaves its nodes, edges and value rows behind.
+// Walks the syntax tree of a module and writes its nodes, edges and node values.
 #ifndef TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 #define TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 
@@ -20,28 +20,28 @@ struct Loop {
   int32_t node;
   int64_t extent;
   int kind;
-  int32_t record;  // of loop_bytes: bytes touched in one iteration, known once the body has been walked
+  int32_t record;  // index in loop_bytes_, which is filled once the body has been walked
 };
 
 struct Buffer {
   bool is_param = false;
   bool is_declared = false;  // its shape has been written
-  bool has_edges = false;    // its BUFFER edges have
+  bool has_edges = false;    // its BUFFER edges have been written
   double element_bytes = 0;
   double elements = 1;
   std::vector<int64_t> shape;   // 0 where it is not a constant
-  std::vector<double> strides;  // of a compact row-major layout, in elements
+  std::vector<double> strides;  // in elements, of a compact row-major layout
   std::vector<int32_t> stores, loads;
-  double touched = 0;  // scratch of TouchedBytes
+  double touched = 0;  // TouchedBytes() works with it
 };
 
 struct Access {
   int32_t node, buffer, row;
-  int32_t footprints;   // footprint_[footprints + level]: bytes it touches while the loops from `level` inwards run
-  int32_t reuse_loop;   // Loop::record of the innermost loop that does not move it, or -1
+  int32_t footprints;  // footprints_[footprints + level]: bytes touched while the loops from `level` inwards run
+  int32_t reuse_loop;  // Loop::record of the innermost loop that does not change its address, or -1
 };
 
-// A Term of one of an access's indices.
+// A Term of the index in one dimension of an access.
 struct Split {
   int32_t loop;
   int32_t dim;
@@ -55,7 +55,8 @@ struct Work {
   void AddScaled(const Work& other, double times);
 };
 
-// What a loop nest does to everything inside it; the products count the extents of all loops above.
+// What the loops and annotations around a node mean for it. The counts multiply the extents of all loops around it,
+// of those that are parallel, of those that are vectorized, and so on.
 struct Context {
   double iterations = 1, parallel = 1, vectorized = 1, unrolled = 1, threads = 1;
   int loop_depth = 0;
@@ -68,14 +69,14 @@ class Walker {
   explicit Walker(Graphs& out) : out_(out), analyzer_(plans_) {}
   using Functions = std::vector<std::pair<std::string, const TVMFFIObject*>>;
 
-  // The PrimFuncs of an IRModule, by name.
+  // The PrimFuncs of an IRModule, with their names.
   Functions FunctionsOf(const TVMFFIObject* module);
-  // Appends one graph, with all nodes or those of detail="statements"; throws GraphError, and then the caller cuts the
-  // output back.
+  // Appends one graph, with all nodes if `is_tree` and otherwise with those of detail="statements". Throws GraphError;
+  // the caller must then remove what was appended.
   void Run(Functions functions, bool is_tree);
 
  private:
-  // How a node was reached. `nest` counts containers too: it is what bounds the C stack.
+  // How a node was reached. `nest` counts containers too and so bounds the C stack.
   struct Place {
     int32_t parent;
     int depth;
@@ -122,7 +123,7 @@ class Walker {
   int32_t prim_type_index_ = -1;
   int64_t prim_dtype_offset_ = 0;
 
-  // of the graph at hand
+  // Of the current graph:
   bool is_tree_ = true;
   size_t first_node_ = 0;
   int64_t visits_ = 0;
@@ -133,12 +134,13 @@ class Walker {
   std::unordered_map<const TVMFFIObject*, int32_t> buffer_ids_;
   std::vector<Access> accesses_;
   std::vector<double> footprints_;
-  std::vector<int32_t> touched_buffers_;  // scratch
-  std::vector<Split> splits_;             // scratch
-  std::vector<const TVMFFIObject*> queue_;  // scratch of Warm
+  // Members only so that their memory is reused: of TouchedBytes(), AnalyzeAccess() and Warm().
+  std::vector<int32_t> touched_buffers_;
+  std::vector<Split> splits_;
+  std::vector<const TVMFFIObject*> queue_;
   Work work_;
-  int64_t moving_loops_ = 0;     // loops of more than one iteration met so far
-  double init_executions_ = 1;   // how many executions of a block's body one of its init stands for
+  int64_t moving_loops_ = 0;    // loops of more than one iteration met so far
+  double init_executions_ = 1;  // executions of a block's body for each of its init
 };
 
 }  // namespace tvm_gnn_cost

@@ -19,8 +19,8 @@ std::string TypeKeyOf(const TVMFFITypeInfo* info) {
   return key.rfind(mirror, 0) == 0 ? key.substr(mirror.size()) : key;
 }
 
-// Normalised name -> kind, the fields without which the kind cannot be read (such a type is walked as any other), and
-// the fields whose nodes detail="statements" leaves out.
+// The kind of the type with a normalised name; the fields that reading this kind needs (a type that lacks one is
+// walked as kGeneric); and the fields below which detail="statements" leaves out the nodes.
 struct KindRule {
   const char* type_name;
   Kind kind;
@@ -29,6 +29,7 @@ struct KindRule {
 };
 
 const std::vector<KindRule>& KindRules() {
+  // clang-format off
   static const std::vector<KindRule> rules = {
       {"PrimFunc", Kind::kPrimFunc, {"params", "body"}, {"params"}},
       {"For", Kind::kFor, {"loop_var", "min", "extent", "kind", "body"},
@@ -65,10 +66,12 @@ const std::vector<KindRule>& KindRules() {
       {"Call", Kind::kCall, {"op", "args"}, {}},
       {"SeqStmt", Kind::kSeqStmt, {"seq"}, {}},
   };
+  // clang-format on
   return rules;
 }
 
 const std::unordered_map<std::string, Name>& FieldNames() {
+  // clang-format off
   static const std::unordered_map<std::string, Name> names = {
       {"ty", Name::kTy}, {"body", Name::kBody}, {"loop_var", Name::kLoopVar}, {"min", Name::kMin},
       {"extent", Name::kExtent}, {"kind", Name::kKind}, {"annotations", Name::kAnnotations},
@@ -82,6 +85,7 @@ const std::unordered_map<std::string, Name>& FieldNames() {
       {"seq", Name::kSeq}, {"name_hint", Name::kNameHint}, {"name", Name::kName}, {"attr_key", Name::kAttrKey},
       {"bounds", Name::kBounds},
   };
+  // clang-format on
   return names;
 }
 
@@ -89,7 +93,7 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Types, attributes, source positions and operators hang on nodes; they are not nodes.
+// Types, attributes, source positions and operators belong to nodes and are none themselves.
 bool IsNodeType(const TVMFFITypeInfo* info) {
   const auto excluded = [](const std::string& key) {
     return key == "ir.Type" || key == "ir.Attrs" || key == "ir.Span" || key == "ir.SourceName" ||
@@ -124,8 +128,8 @@ tvm::ffi::Any GetField(const TVMFFIObject* object, const TypePlan& plan, Name na
   tvm::ffi::Any value;
   const Field* field = plan.named[static_cast<size_t>(name)];
   if (field != nullptr) {
-    TVM_FFI_CHECK_SAFE_CALL(field->info->getter(const_cast<void*>(FieldAddress(object, *field)),
-                                                reinterpret_cast<TVMFFIAny*>(&value)));
+    TVM_FFI_CHECK_SAFE_CALL(
+        field->info->getter(const_cast<void*>(FieldAddress(object, *field)), reinterpret_cast<TVMFFIAny*>(&value)));
   }
   return value;
 }
@@ -149,7 +153,7 @@ double ReadNumber(const TVMFFIObject* object, const TypePlan& plan, Name name) {
     const TVMFFIAny& value = *static_cast<const TVMFFIAny*>(address);
     if (value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool) return static_cast<double>(value.v_int64);
     if (value.type_index == kTVMFFIFloat) return value.v_float64;
-    return static_cast<double>(INT64_MAX);  // an integer that 64 bits cannot hold counts as the largest that they can
+    return static_cast<double>(INT64_MAX);  // stands for an integer that takes more than 64 bits
   }
   return static_cast<double>(ReadInt(object, plan, name, 0));
 }
@@ -165,13 +169,11 @@ DLDataType DTypeOf(const TVMFFIObject* type, PlanCache& plans) {
   const Field* field = plan.named[static_cast<size_t>(Name::kDtype)];
   if (field == nullptr || (plan.kind != Kind::kPrimType && plan.kind != Kind::kBufferType)) return {0, 0, 0};
   if (field->mode == Field::Mode::kDType) return *static_cast<const DLDataType*>(FieldAddress(type, *field));
-  // A buffer's element type is a PrimType.
+  // A BufferType holds its element type as a PrimType.
   return plan.kind == Kind::kBufferType ? DTypeOf(ReadObject(type, plan, Name::kDtype), plans) : DLDataType{0, 0, 0};
 }
 
-bool IsFloat(DLDataType dtype) {
-  return dtype.code == kDLFloat || dtype.code == kDLBfloat || dtype.code > kDLBool;
-}
+bool IsFloat(DLDataType dtype) { return dtype.code == kDLFloat || dtype.code == kDLBfloat || dtype.code > kDLBool; }
 
 double Lanes(DLDataType dtype) { return std::max<double>(1.0, static_cast<int16_t>(dtype.lanes)); }
 
@@ -186,14 +188,16 @@ bool HasObject(const TVMFFIObject* object, const TypePlan& plan, Name name) {
 }
 
 Registry& Registry::Global() {
-  static Registry* registry = new Registry();  // never destroyed: worker threads may outlive static destruction
+  static Registry* registry = new Registry();  // never destroyed: threads can outlive the process's statics
   return *registry;
 }
 
 std::string Registry::Normalise(const std::string& key) {
   static const std::set<std::string> prefixes = {"tir", "tirx", "s_tir", "ir", "prim"};
   static const std::unordered_map<std::string, std::string> aliases = {
-      {"TensorLoad", "BufferLoad"}, {"TensorRegion", "BufferRegion"}, {"SBlock", "Block"},
+      {"TensorLoad", "BufferLoad"},
+      {"TensorRegion", "BufferRegion"},
+      {"SBlock", "Block"},
       {"SBlockRealize", "BlockRealize"},
   };
   const size_t dot = key.find('.');
@@ -210,8 +214,8 @@ const TypePlan* Registry::Plan(int32_t type_index) {
 }
 
 OpInfo Registry::Op(const TVMFFIObject* op, const TypePlan& plan) {
-  static const std::set<std::string> control = {"if_then_else", "likely", "reinterpret", "address_of", "ret",
-                                                "tvm_access_ptr", "vectorlow", "vectorhigh", "undef"};
+  static const std::set<std::string> control = {"if_then_else",   "likely",    "reinterpret", "address_of", "ret",
+                                                "tvm_access_ptr", "vectorlow", "vectorhigh",  "undef"};
   std::lock_guard<std::mutex> lock(mutex_);
   auto it = ops_.find(op);
   if (it == ops_.end()) {
@@ -242,7 +246,7 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   plan->object_offsets.fill(-1);
   if (type_index < kTVMFFIDynObjectBegin) {
     plan->is_node = false;
-    plan->kind = type_index == kTVMFFIArray || type_index == kTVMFFIList  ? Kind::kSequence
+    plan->kind = type_index == kTVMFFIArray || type_index == kTVMFFIList ? Kind::kSequence
                  : type_index == kTVMFFIMap || type_index == kTVMFFIDict ? Kind::kMap
                                                                          : Kind::kNotANode;
     return plan;
@@ -267,7 +271,7 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
     const bool hidden = rule != KindRules().end() && Contains(rule->hidden, field_name);
     const auto known = FieldNames().find(field_name);
     const Field entry{field, field->offset, ModeOf(*field), known != FieldNames().end(), hidden};
-    // Types and source positions are the declared contents of these two fields in every class: nothing to walk.
+    // In every class these two fields hold a source position and a type, which are not nodes.
     if (field_name != "span" && field_name != "ty" && CanHoldNodes(*field)) plan->children.push_back(entry);
     if (known == FieldNames().end()) continue;
     plan->named_storage.push_back(std::make_unique<Field>(entry));
@@ -288,8 +292,8 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   } else if (plan->type_key == "ir.IRModule") {
     plan->kind = Kind::kModule;
   }
-  static const std::set<std::string> arithmetic = {"Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min",
-                                                   "Max"};
+  static const std::set<std::string> arithmetic = {"Add",      "Sub",      "Mul", "Div", "Mod",
+                                                   "FloorDiv", "FloorMod", "Min", "Max"};
   plan->is_arithmetic = arithmetic.count(name) > 0;
   return plan;
 }

@@ -1,11 +1,12 @@
-// The columns of ProgramGraphs.values. tvm_gnn_cost/graphs/values.py says what each means and keeps the same order;
-// a test compares the two.
+// The columns of ProgramGraphs.values. tvm_gnn_cost/graphs/values.py explains them and has the same order; a test
+// compares the two.
 #ifndef TVM_GNN_COST_EXTRACTION_VALUES_H_
 #define TVM_GNN_COST_EXTRACTION_VALUES_H_
 
 namespace tvm_gnn_cost {
 
-// The groups are contiguous, so that a row is put together by copying at most six short blocks.
+// Each group is contiguous: a node's row is put together by copying at most six short blocks.
+// clang-format off
 #define TVM_GNN_COST_CONSTANT(X) X(const_0) X(const_1)
 #define TVM_GNN_COST_DTYPE(X) X(dtype_bytes) X(dtype_lanes) X(is_float) X(is_int)
 #define TVM_GNN_COST_LOOP_OWN(X)                                                                              \
@@ -27,6 +28,7 @@ namespace tvm_gnn_cost {
 #define TVM_GNN_COST_VALUES(X)                                                                                \
   TVM_GNN_COST_CONSTANT(X) TVM_GNN_COST_DTYPE(X) TVM_GNN_COST_LOOP_OWN(X) TVM_GNN_COST_LOOP_CONTEXT(X)        \
   TVM_GNN_COST_LOOP_DEPTH(X) TVM_GNN_COST_ACCESS(X) TVM_GNN_COST_WORK(X)
+// clang-format on
 
 #define TVM_GNN_COST_COLUMN(name) v_##name,
 enum Column : int { TVM_GNN_COST_VALUES(TVM_GNN_COST_COLUMN) kColumns };

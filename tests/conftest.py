@@ -1,19 +1,50 @@
-"""Two environments run the tests: today's TVM those of MetaSchedule and all that need no TVM, and the TVM that has
-``auto_scheduler`` (``make ansor``) those that are named after what needs it."""
+"""Chooses the tests that the installed TVM can run.
+
+``@pytest.mark.needs("s_tir")`` is for today's TVM, ``@pytest.mark.needs("auto_scheduler")`` for a TVM up to 0.19,
+``@pytest.mark.needs("tvm")`` for either. Tests of the other environment are left out. With ``--no-tvm`` no test can
+import TVM.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 
-from tvm_gnn_cost.which_tvm import has
+import pytest
 
-HAS_AUTO_SCHEDULER = has("auto_scheduler")
-_NAMES = ("auto_scheduler", "legacy", "tenset")
+from tvm_gnn_cost.schedulers.installed import has
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leaves out the files of the other environment."""
-    if collection_path.suffix != ".py":
-        return None
-    needs_it = any(name in collection_path.name for name in _NAMES)
-    return None if needs_it == HAS_AUTO_SCHEDULER else True
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-tvm", action="store_true", help="block every import of TVM")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(part): run only with a TVM that has this part, or with any ('tvm')")
+    if config.getoption("--no-tvm"):
+        sys.modules["tvm"] = None  # type: ignore[assignment]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def runs(item: pytest.Item) -> bool:
+        needed = [str(mark.args[0]) for mark in item.iter_markers("needs")]
+        return all(has(part) or (part == "tvm" and (has("s_tir") or has("auto_scheduler"))) for part in needed)
+
+    others = [item for item in items if not runs(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if runs(item)]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small model that has learned nothing yet."""
+    from dataclasses import replace
+
+    from tests import synthetic
+    from tvm_gnn_cost.models.topk_gnn import PRESETS
+    from tvm_gnn_cost.training.fit import new_checkpoint
+
+    config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
+    path = tmp_path_factory.mktemp("checkpoint") / "small.safetensors"
+    new_checkpoint(config, synthetic.vectors(), synthetic.programs(4, 8), seed=0).save(path)
+    return str(path)

@@ -1,10 +1,12 @@
-"""Made-up graphs and measurements for what needs no TVM: models, losses, training, metrics."""
+"""Random graphs, measurements and node type vectors, for tests without TVM."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures, TaskInfo
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
@@ -47,7 +49,10 @@ def graphs(count: int, seed: int = 0, detail: Detail = "statements") -> ProgramG
 
 
 def programs(tasks: int, each: int, seed: int = 0, failed: int = 0) -> MeasuredPrograms:
-    """Programs whose latency follows from the mean of one node value: something that a model can learn."""
+    """Programs whose latency is a function of the mean of one node value, which a model can learn.
+
+    The first ``failed`` of them failed.
+    """
     population = graphs(tasks * each, seed)
     column = [name for name, _ in VALUES].index("extent")
     owner = np.repeat(np.arange(len(population)), population.node_counts)
@@ -64,3 +69,12 @@ def programs(tasks: int, each: int, seed: int = 0, failed: int = 0) -> MeasuredP
         ("run-timeout",) * failed + ("",) * (len(population) - failed),
         ("random",) * len(population),
     )
+
+
+def with_features(measured: MeasuredPrograms, seed: int = 0) -> MeasuredPrograms:
+    """The programs with random per-store features, 1 to 3 stores each; the first column is the logarithm of speed."""
+    rng = np.random.default_rng(seed)
+    matrices = [rng.random((rng.integers(1, 4), PER_STORE_COLUMNS)).astype(np.float32) for _ in range(len(measured))]
+    for matrix, latency in zip(matrices, measured.latency, strict=True):
+        matrix[:, 0] = -np.log(latency) if np.isfinite(latency) else -10
+    return replace(measured, per_store_features=RaggedFeatures.from_matrices(matrices))

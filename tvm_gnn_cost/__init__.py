@@ -1,8 +1,79 @@
-"""Graph neural network cost models for tensor compilers."""
+"""Graph neural network cost models for tensor compilers.
 
+A public name is loaded when it is first used, so importing this package imports neither TVM nor torch.
+
+>>> from tvm_gnn_cost import InputError
+>>> issubclass(InputError, ValueError)
+True
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost import tpugraphs
+    from tvm_gnn_cost.datasets.store import GraphStore
+    from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
+    from tvm_gnn_cost.training.checkpoint import Checkpoint
+    from tvm_gnn_cost.tuning.collect import collect
+    from tvm_gnn_cost.tuning.evaluate import evaluate
+    from tvm_gnn_cost.tuning.extract import extract
+    from tvm_gnn_cost.tuning.train import train
+    from tvm_gnn_cost.tuning.tune import tune
+
+    #: The cost model for the scheduler of the installed TVM.
+    GNNCostModel: Any
+    #: Extracts the graphs of TensorIR modules of the installed TVM.
+    extract_graphs: Any
 
 try:
     __version__ = version("tvm-gnn-cost")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
+
+__all__ = [
+    "Checkpoint",
+    "GNNCostModel",
+    "GraphStore",
+    "InputError",
+    "WorkError",
+    "WrongTVM",
+    "collect",
+    "evaluate",
+    "extract",
+    "extract_graphs",
+    "tpugraphs",
+    "train",
+    "tune",
+]
+
+_HOMES = {
+    "Checkpoint": "training.checkpoint",
+    "GraphStore": "datasets.store",
+    "InputError": "errors",
+    "WorkError": "errors",
+    "WrongTVM": "errors",
+    "collect": "tuning.collect",
+    "evaluate": "tuning.evaluate",
+    "extract": "tuning.extract",
+    "train": "tuning.train",
+    "tune": "tuning.tune",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "tpugraphs":
+        return import_module(f"{__name__}.tpugraphs")
+    # Each scheduler has its own version; the installed TVM decides which one is meant.
+    if name in ("GNNCostModel", "extract_graphs"):
+        return getattr(import_module(f"{__name__}.schedulers").package(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_gnn_cost.datasets.held_out import networks_named, networks_to_test
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
 from tvm_gnn_cost.datasets.split import split
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
-from tvm_gnn_cost.networks.catalogue import networks_to_test
-from tvm_gnn_cost.networks.names import networks_named
 
 NETWORKS = ["a", "b", "c", "d"]
 
@@ -52,7 +52,7 @@ def _data(draw: st.DrawFn) -> MeasuredPrograms:
 def test_no_task_is_in_two_parts(data: MeasuredPrograms, held_out: set[str], fraction: float, seed: int) -> None:
     try:
         parts = split(data, sorted(held_out), fraction, seed)
-    except ValueError:
+    except InputError:
         return
     programs = [parts.train, parts.validation, parts.test]
     hashes = [{data.tasks[data.task[i]].hash for i in part} for part in programs]
@@ -102,11 +102,11 @@ def test_the_seed_chooses_the_validation_tasks() -> None:
 )
 def test_a_split_that_cannot_be_is_a_clear_error(held_out: list[str], fraction: float, message: str) -> None:
     data = _programs([_task("0x1", "a"), _task("0x2", "a"), _task("0x3", "b")], [0, 1, 2])
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         split(data, held_out, fraction, 0)
 
 
 def test_a_held_out_network_whose_tasks_have_no_program_is_a_clear_error() -> None:
     data = _programs([_task("0x1", "a"), _task("0x2", "a"), _task("0x3", "b")], [0, 1])
-    with pytest.raises(ValueError, match="no program to test on"):
+    with pytest.raises(InputError, match="no program to test on"):
         split(data, ["b"], 0.5, 0)

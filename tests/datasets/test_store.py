@@ -2,21 +2,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import synthetic
 from tvm_gnn_cost.datasets import store as store_module
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
 from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.errors import InputError
 
 
 @pytest.fixture
-def programs(graph_store: GraphStore) -> MeasuredPrograms:
-    return graph_store.load(with_features=True)
+def programs() -> MeasuredPrograms:
+    """Eight programs of two tasks with features; one of them failed."""
+    return synthetic.with_features(synthetic.programs(2, 4, failed=1))
 
 
 def _equal(ours: MeasuredPrograms, theirs: MeasuredPrograms) -> None:
@@ -124,14 +129,14 @@ def test_keys_and_repeats_are_kept(programs: MeasuredPrograms, tmp_path: Path) -
     store.append(programs.select(np.arange(1)))
     assert store.keys() == {"a", "b"}
     assert pq.read_table(path).column("run_secs").to_pylist() == [[1.0, 2.0], []]
-    with pytest.raises(ValueError, match="1 programs and 2 keys"):
+    with pytest.raises(InputError, match="1 programs and 2 keys"):
         store.append(programs.select(np.arange(1)), keys=["a", "b"])
 
 
 def test_an_empty_store_is_a_clear_error(tmp_path: Path) -> None:
     store = GraphStore(tmp_path / "none")
     assert (len(store), store.keys(), store.tasks(), list(store.iterate(4))) == (0, set(), (), [])
-    with pytest.raises(ValueError, match="holds no program"):
+    with pytest.raises(InputError, match="holds no program"):
         store.load()
 
 
@@ -150,7 +155,7 @@ def test_a_broken_shard_is_named(programs: MeasuredPrograms, tmp_path: Path, kee
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole)) if 0 < keep < 1 else int(keep)])
     for read in (store.load, store.keys, store.tasks, lambda: len(store), lambda: list(store.iterate(2))):
-        with pytest.raises(ValueError, match=r"shard-00001\.parquet cannot be read .*delete it and extract again"):
+        with pytest.raises(InputError, match=r"shard-00001\.parquet cannot be read .*delete it and extract again"):
             read()
 
 
@@ -159,10 +164,108 @@ def test_a_single_damaged_bit_is_found(programs: MeasuredPrograms, tmp_path: Pat
     group = pq.ParquetFile(path).metadata.row_group(0)
     column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "values")
     data = bytearray(path.read_bytes())
-    data[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    # The page's header, which has no checksum, comes first.
+    data[column.data_page_offset + column.total_compressed_size - 20] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"shard-00000\.parquet cannot be read"):
+    with pytest.raises(InputError, match=r"shard-00000\.parquet cannot be read"):
         GraphStore(tmp_path).load()
+
+
+def _rewrite(path: Path, columns: dict[str, list[Any] | None] | None = None, **fields: object) -> None:
+    """Replaces columns (None: removes one) and fields of the metadata of a shard."""
+    table = pq.read_table(path)
+    meta = {**json.loads(table.schema.metadata[b"graph_store"]), **fields}
+    for name, values in (columns or {}).items():
+        at = table.schema.get_field_index(name)
+        table = table.remove_column(at)
+        if values is not None:
+            table = table.add_column(at, name, pa.array(values))
+    meta = {name: value for name, value in meta.items() if value is not ...}
+    pq.write_table(table.replace_schema_metadata({b"graph_store": json.dumps(meta)}), path)
+
+
+@pytest.mark.parametrize("name", ["values", "type_names", "tasks", "feature_columns", "detail"])
+@pytest.mark.parametrize("value", [..., None, {"a": 1}])
+def test_damaged_metadata_is_named(programs: MeasuredPrograms, tmp_path: Path, name: str, value: object) -> None:
+    store = GraphStore(tmp_path)
+    _rewrite(store.append(programs), **{name: value})
+    for read in (store.load, store.tasks, lambda: len(store)):
+        with pytest.raises(InputError, match=rf"shard-00000\.parquet cannot be read \(the field '{name}'"):
+            read()
+
+
+@pytest.mark.parametrize("tasks", [[1], [{"hash": "a"}], [{"hash": "a", "name": "b", "target": "c", "weights": 3}]])
+def test_damaged_tasks_are_named(programs: MeasuredPrograms, tmp_path: Path, tasks: object) -> None:
+    store = GraphStore(tmp_path)
+    _rewrite(store.append(programs), tasks=tasks)
+    with pytest.raises(InputError, match=r"shard-00000\.parquet cannot be read \(the field 'tasks' of its metadata is"):
+        store.load()
+
+
+@pytest.mark.parametrize(("text", "reason"), [(b"{", "not JSON"), (b"\xff", "not JSON"), (b"[]", "not a JSON object")])
+def test_metadata_that_is_no_json_is_named(
+    programs: MeasuredPrograms, tmp_path: Path, text: bytes, reason: str
+) -> None:
+    store = GraphStore(tmp_path)
+    path = store.append(programs)
+    pq.write_table(pq.read_table(path).replace_schema_metadata({b"graph_store": text}), path)
+    with pytest.raises(InputError, match=rf"shard-00000\.parquet cannot be read \(its metadata is {reason}"):
+        store.load()
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"key": None}, "it has no column 'key'"),
+        ({"relation": None}, "it has no column 'relation'"),
+        ({"task": [0, 0, 0, 0, 1, 1, 1, 2]}, "the column 'task' does not fit the others"),
+        ({"task": [0, 0, 0, 0, 1, 1, 1, -1]}, "the column 'task' does not fit the others"),
+        ({"node_type": [b"\x09\0\0\0"] * 8}, "the column 'node_type' does not fit the others"),
+        ({"values": [b""] * 8}, "the column 'values' does not fit the others"),
+        ({"edges": [b"\x99\0\0\0" * 2] * 8}, "the column 'edges' does not fit the others"),
+        ({"relation": [b"\0"] * 8}, "the column 'relation' does not fit the others"),
+        ({"values": [b"\0"] * 8}, "an array is no whole number of rows of 252 bytes"),
+        ({"values": [1.0] * 8}, "Unsupported cast from double"),
+    ],
+)
+def test_damaged_columns_are_named(
+    programs: MeasuredPrograms, tmp_path: Path, columns: dict[str, list[Any] | None], reason: str
+) -> None:
+    store = GraphStore(tmp_path)
+    _rewrite(store.append(programs), columns)
+    with pytest.raises(InputError, match=rf"shard-00000\.parquet cannot be read \({reason}"):
+        store.load()
+
+
+def test_a_file_that_is_no_shard_is_named(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    store.append(programs).rename(tmp_path / "shard-copy.parquet")
+    with pytest.raises(InputError, match=r"shard-copy\.parquet: the name of a shard is shard-NUMBER\.parquet"):
+        store.load()
+
+
+def test_shards_are_ordered_by_number(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    store.append(programs).rename(tmp_path / "shard-99999.parquet")
+    added = [store.append(programs.select(np.array([number]))) for number in range(2)]
+    assert [path.name for path in added] == ["shard-100000.parquet", "shard-100001.parquet"]
+    assert store.shards()[1:] == added
+    np.testing.assert_array_equal(store.load().latency[-2:], programs.latency[:2])
+
+
+def test_processes_that_append_at_once_lose_nothing(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        paths = list(pool.map(lambda number: store.append(programs.select(np.array([number]))), range(8)))
+    assert len(set(paths)) == 8
+    assert sorted(store.load().latency) == sorted(programs.latency)
+
+
+def test_the_detail_is_kept(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    assert store.detail() is None
+    store.append(programs)
+    assert store.detail() == store.load().graphs.detail == "statements"
 
 
 def test_a_shard_with_other_values_is_refused(
@@ -171,14 +274,14 @@ def test_a_shard_with_other_values_is_refused(
     store = GraphStore(tmp_path)
     store.append(programs)
     monkeypatch.setattr(store_module, "_VALUE_NAMES", [*store_module._VALUE_NAMES[:-1], "a_new_value"])
-    with pytest.raises(ValueError, match=r"shard-00000\.parquet was written with other node values .*a_new_value"):
+    with pytest.raises(InputError, match=r"shard-00000\.parquet was written with other node values .*a_new_value"):
         store.load()
 
 
 @pytest.mark.parametrize("meta", [{}, {b"graph_store": json.dumps({"version": 99}).encode()}])
 def test_a_file_of_another_version_is_refused(tmp_path: Path, meta: dict[bytes, bytes]) -> None:
     pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(meta), tmp_path / "shard-00000.parquet")
-    with pytest.raises(ValueError, match=r"shard-00000\.parquet has version .* not 2; extract again"):
+    with pytest.raises(InputError, match=r"shard-00000\.parquet has version .* not 2; extract again"):
         GraphStore(tmp_path).load()
 
 
@@ -186,11 +289,11 @@ def test_features_that_were_not_extracted_are_a_clear_error(programs: MeasuredPr
     store = GraphStore(tmp_path)
     store.append(dataclasses.replace(programs, per_store_features=None))
     assert store.load().per_store_features is None
-    with pytest.raises(ValueError, match=r"holds no per-store features; .* into a new folder"):
+    with pytest.raises(InputError, match=r"holds no per-store features; .* into a new folder"):
         store.load(with_features=True)
 
 
 def test_graphs_with_another_number_of_values_are_refused(programs: MeasuredPrograms, tmp_path: Path) -> None:
     narrow = dataclasses.replace(programs.graphs, values=programs.graphs.values[:, :3])
-    with pytest.raises(ValueError, match="3 values a node, expected"):
+    with pytest.raises(InputError, match="3 values a node, expected"):
         GraphStore(tmp_path).append(dataclasses.replace(programs, graphs=narrow))

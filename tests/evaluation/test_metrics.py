@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import synthetic
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation import metrics
 from tvm_gnn_cost.evaluation.compare import constant, random, summarise
 
@@ -57,7 +58,7 @@ def test_perfect_scores_are_perfect_and_a_constant_is_chance() -> None:
 
 def test_nothing_to_evaluate_is_said() -> None:
     programs = synthetic.programs(2, 3)
-    with pytest.raises(ValueError, match="no task of alexnet"):
+    with pytest.raises(InputError, match="no task of alexnet"):
         metrics.evaluate(programs, programs.latency, programs.latency, ("alexnet",))
 
 

@@ -12,17 +12,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HAS_COMPILER = shutil.which("g++") is not None
 
-
-#: Kept, because both environments' tests run the same build and it takes a minute.
+#: Kept: the tests of both environments use the same build, which takes a minute.
 BUILD = ROOT / "build" / "sanitized"
 
 
 def run_sanitized(script: Path, *arguments: object) -> None:
-    """Runs ``script LIBRARY ARGUMENTS``; fails the test where it does, or a sanitizer reports something."""
+    """Runs ``script LIBRARY ARGUMENTS``; fails the test if the script fails or a sanitizer reports an error."""
     library = BUILD / "extraction.so"
     sources = [ROOT / "CMakeLists.txt", *(ROOT / "extraction").iterdir()]
     BUILD.mkdir(parents=True, exist_ok=True)
-    # Both environments' tests may run side by side.
+    # The tests of both environments can run at the same time.
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists() or library.stat().st_mtime < max(path.stat().st_mtime for path in sources):
@@ -53,7 +52,7 @@ def _run(script: list[str]) -> None:
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "LD_PRELOAD": ":".join(runtimes),
-            # Python and TVM leave memory to the end of the process.
+            # Python and TVM free some of their memory only by ending the process.
             "ASAN_OPTIONS": "detect_leaks=0",
             "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         },

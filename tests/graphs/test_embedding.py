@@ -6,32 +6,17 @@ from pathlib import Path
 import fasttext
 import numpy as np
 import pytest
-import tvm
-from tvm import te
-from tvm.s_tir import Schedule
 
+from tests.graphs import trees
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors, plot_vectors, random_walks, train_vectors
-from tvm_gnn_cost.graphs.extract import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 
 
 @pytest.fixture(scope="module")
 def graphs() -> ProgramGraphs:
     """Real syntax trees: a matrix product and an elementwise operator, as written and scheduled."""
-    a, b = te.placeholder((64, 48), name="a"), te.placeholder((48, 32), name="b")
-    k = te.reduce_axis((0, 48), name="k")
-    product = te.compute((64, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
-    activated = te.compute((64, 32), lambda i, j: tvm.tirx.exp(te.max(a[i, j], 0.5)) + 1.0, name="activated")
-    mods = [tvm.IRModule({"main": te.create_prim_func(arguments)}) for arguments in ([a, b, product], [a, activated])]
-    for name, mod in zip(("product", "activated"), list(mods), strict=True):
-        schedule = Schedule(mod)
-        loops = schedule.get_loops(schedule.get_sblock(name))
-        outer, inner = schedule.split(loops[1], [None, 8])
-        schedule.reorder(loops[0], outer, *loops[2:], inner)
-        schedule.vectorize(inner)
-        schedule.parallel(loops[0])
-        mods.append(schedule.mod)
-    return extract_graphs(mods)
+    return trees.graphs()
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +72,20 @@ def test_vectors_survive_a_checkpoint(vectors: NodeTypeVectors) -> None:
 
 def test_a_damaged_checkpoint_is_a_clear_error(vectors: NodeTypeVectors) -> None:
     arrays, meta = vectors.to_arrays()
-    with pytest.raises(ValueError, match="lack 'min_chars'"):
+    with pytest.raises(InputError, match="lack 'min_chars'"):
         NodeTypeVectors.from_arrays(arrays, {"words": [], "max_chars": 3})
-    with pytest.raises(ValueError, match="lack 'node_type_rows'"):
+    with pytest.raises(InputError, match="lack 'node_type_rows'"):
         NodeTypeVectors.from_arrays({}, meta)
-    with pytest.raises(ValueError, match="too small for"):
+    with pytest.raises(InputError, match="too small for"):
         NodeTypeVectors.from_arrays({"node_type_rows": arrays["node_type_rows"][:3]}, meta)
+    for name, value in (("words", "For"), ("words", [1]), ("words", None), ("min_chars", "3"), ("max_chars", None)):
+        with pytest.raises(InputError, match=f"'{name}'.* train"):
+            NodeTypeVectors.from_arrays(arrays, {**meta, name: value})
+
+
+def test_fasttext_that_fails_is_a_clear_error(graphs: ProgramGraphs) -> None:
+    with pytest.raises(WorkError, match=r"^FastText failed: \w+Error"):
+        train_vectors(graphs, walks=10, dim=-1)
 
 
 def test_walks_follow_child_edges(graphs: ProgramGraphs) -> None:
@@ -119,10 +112,10 @@ def test_a_walk_stays_on_a_tree_of_one_node() -> None:
 
 
 def test_what_cannot_be_trained_on_is_a_clear_error(graphs: ProgramGraphs) -> None:
-    with pytest.raises(ValueError, match="every graph is empty"):
+    with pytest.raises(InputError, match="every graph is empty"):
         train_vectors(graphs.select([]))
     spaced = ProgramGraphs(("For Loop",), *list(vars(graphs).values())[1:])
-    with pytest.raises(ValueError, match="node type name 'For Loop' is empty or has a space"):
+    with pytest.raises(InputError, match="node type name 'For Loop' is empty or has a space"):
         train_vectors(spaced)
 
 
@@ -130,6 +123,8 @@ def test_the_picture_is_drawn(vectors: NodeTypeVectors, tmp_path: Path) -> None:
     plot_vectors(vectors, tmp_path / "types.png")
     assert (tmp_path / "types.png").read_bytes().startswith(b"\x89PNG")
     plot_vectors(vectors, tmp_path / "types.svg")
+    with pytest.raises(InputError, match=r"types\.doc: a picture's name must end in one of: .*\.png"):
+        plot_vectors(vectors, tmp_path / "types.doc")
     assert "BufferStore" in (tmp_path / "types.svg").read_text()
-    with pytest.raises(ValueError, match="at least two are needed"):
+    with pytest.raises(InputError, match="at least two are needed"):
         plot_vectors(NodeTypeVectors(("For",), vectors.rows, 3, 5, 10), tmp_path / "one.png")

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import synthetic
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 
 
@@ -71,6 +73,14 @@ def test_a_graph_that_does_not_exist_is_an_error() -> None:
         graphs.select([2])
 
 
+def test_whole_trees_and_statements_do_not_mix() -> None:
+    tree, statements = synthetic.graphs(2, detail="tree"), synthetic.graphs(2, detail="statements")
+    with pytest.raises(InputError, match="whole trees and graphs of statements do not belong together"):
+        ProgramGraphs.concatenate([tree, statements])
+    assert ProgramGraphs.concatenate([statements, statements.select([1])]).detail == "statements"
+    assert statements.select([1]).detail == "statements"
+
+
 def test_nothing_to_concatenate_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no program graphs"):
+    with pytest.raises(InputError, match="no program graphs"):
         ProgramGraphs.concatenate([])

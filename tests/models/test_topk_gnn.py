@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests import synthetic
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TPGNN, TopKGNNConfig
@@ -47,7 +48,7 @@ def test_relations_and_direction_matter_to_the_default_model_and_not_to_tpgnn() 
 
 
 def test_graphs_of_another_detail_are_refused() -> None:
-    with pytest.raises(ValueError, match="reads graphs of detail 'tree'"):
+    with pytest.raises(InputError, match="reads graphs of detail 'tree'"):
         scorer(TPGNN).score(synthetic.graphs(2, detail="statements"))
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.tpugraphs.test_fit import prepared
+from tests.tpugraphs.prepared import prepared
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.baselines import PooledTrees, fewest_constraints, pooled_features, random
 from tvm_gnn_cost.tpugraphs.metrics import graph_metrics
 
@@ -32,5 +33,5 @@ def test_trees_rank_a_graph_that_they_never_saw(kind: str, tmp_path: Path):
     assert graph_metrics(kind, trees.score(test), test.runtime)["kendall_tau"] > 0.5
     assert abs(graph_metrics(kind, random(test, 0), test.runtime)["kendall_tau"]) < 0.3
     assert np.isfinite(pooled_features(test, np.arange(3))).all()
-    with pytest.raises(ValueError, match="no graph with runtimes"):
+    with pytest.raises(InputError, match="no graph with runtimes"):
         trees.fit([replace(test, runtime=None)])

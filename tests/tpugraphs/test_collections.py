@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.tpugraphs.published import layout_fields, tile_fields, write
-from tvm_gnn_cost.tpugraphs.collections import COLLECTIONS, collections_in, graph_files
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.collections import COLLECTIONS, collection_kind, collections_in, graph_files
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,11 @@ def test_what_is_not_there_is_named(tmp_path: Path):
     assert collections_in(tmp_path) == ()
     with pytest.raises(FileNotFoundError, match="does not hold tile:xla"):
         graph_files(tmp_path, "tile:xla", "train")
-    with pytest.raises(ValueError, match=f"unknown collection 'tile'; one of: {', '.join(COLLECTIONS)}"):
+    with pytest.raises(InputError, match=f"unknown collection 'tile'; one of: {', '.join(COLLECTIONS)}"):
         graph_files(tmp_path, "tile", "train")
-    with pytest.raises(ValueError, match="unknown split 'val'"):
+    with pytest.raises(InputError, match="unknown split 'val'"):
         graph_files(tmp_path, "tile:xla", "val")
+
+
+def test_each_collection_is_of_one_kind():
+    assert [collection_kind(name) for name in COLLECTIONS] == [*["layout"] * 4, "tile"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_gnn_cost.networks.xla import NETWORKS
 from tvm_gnn_cost.tpugraphs.collections import SPLITS, collections_in, graph_files
-from tvm_gnn_cost.tpugraphs.encode import encode_graph
+from tvm_gnn_cost.tpugraphs.encoding import encode_graph
 from tvm_gnn_cost.tpugraphs.layouts import ConfigurableFunction
+from tvm_gnn_cost.tpugraphs.networks import NETWORKS
 from tvm_gnn_cost.tpugraphs.npz import read_graph
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "xla-cpu"

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.tpugraphs.test_fit import SETTINGS, prepared, small
-from tvm_gnn_cost.tpugraphs.ensemble import EnsembleSettings, load_rankers, train_ensemble
+from tests.tpugraphs.prepared import SETTINGS, prepared, small
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.ensemble import folds, load_rankers, train_ensemble
+from tvm_gnn_cost.tpugraphs.ranker import Ranker
+from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings
 
 FAST = replace(SETTINGS, epochs=2, patience=2)
 
@@ -64,12 +67,38 @@ def test_models_that_were_trained_otherwise_are_not_taken_for_others(tmp_path: P
         ("other folds", {"ensemble": EnsembleSettings(folds=2, trained=1, kept=1)}),
         ("other data", {"of": slower}),
     ):
-        with pytest.raises(ValueError, match=rf"fold-0\.safetensors was trained on or with {what}; choose another"):
+        with pytest.raises(InputError, match=rf"fold-0\.safetensors was trained on or with {what}; choose another"):
             train(**changes)
     (again,) = load_rankers(tmp_path / "models")
     assert again.card == ranker.card
 
 
-def test_a_folder_without_a_finished_training_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match="no finished training is there"):
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", "[3]", b"\xff"])
+def test_a_folder_without_a_finished_training_is_named(content: str | bytes | None, tmp_path: Path):
+    if content is not None:
+        (tmp_path / "kept.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match="no finished training is there"):
         load_rankers(tmp_path)
+
+
+def test_a_file_that_has_no_card_is_no_finished_fold(tmp_path: Path):
+    graphs = prepared(tmp_path, "layout", 3)
+    config = small("gru", "layout")
+    three = EnsembleSettings(folds=3, trained=1, kept=1)
+    settings = replace(FAST, loss="runtime")
+    (ranker,) = train_ensemble("layout:xla:random", "gru", config, graphs, settings, three, tmp_path / "models")
+    replace(ranker, card={"collection": "layout:xla:random"}).save(tmp_path / "models" / "fold-0.safetensors")
+    assert Ranker.load(tmp_path / "models" / "fold-0.safetensors").training == {}
+    with pytest.raises(InputError, match="was trained on or with other settings"):
+        train_ensemble("layout:xla:random", "gru", config, graphs, settings, three, tmp_path / "models")
+
+
+def test_every_graph_validates_once(tmp_path: Path):
+    graphs = prepared(tmp_path, "tile", 7)
+    parts = folds(graphs, 3, seed=0)
+    assert sorted(graph.name for _, valid in parts for graph in valid) == [graph.name for graph in graphs]
+    for train, valid in parts:
+        assert {graph.name for graph in train}.isdisjoint(graph.name for graph in valid)
+        assert len(train) + len(valid) == 7
+    with pytest.raises(InputError, match="8 folds of 7 graphs"):
+        folds(graphs, 8, seed=0)

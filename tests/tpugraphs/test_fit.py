@@ -8,37 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.fx.experimental import _config
 
-from tests.tpugraphs.published import layout_fields, tile_fields, write
+from tests.tpugraphs.prepared import SETTINGS, prepared, small
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.tpugraphs import fit as fit_module
-from tvm_gnn_cost.tpugraphs.collections import COLLECTIONS
-from tvm_gnn_cost.tpugraphs.fit import MODEL_LOSS, FitSettings, fit, folds, hinge, hinge_sum, recipe
+from tvm_gnn_cost.tpugraphs.fit import GraphSteps, RankerModule, fit, trained_on
+from tvm_gnn_cost.tpugraphs.losses import hinge
 from tvm_gnn_cost.tpugraphs.metrics import graph_metrics
-from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
-from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
-from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph, prepare_files, read_prepared
-from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score, score_with_all
-
-SETTINGS = FitSettings(epochs=30, patience=30, configs_per_step=32, learning_rate=3e-3)
-
-
-def prepared(folder: Path, kind: str, count: int, *, prunes: bool = True) -> list[PreparedGraph]:
-    """Graphs whose configurations cost what one value of theirs says."""
-    files = []
-    for seed in range(count):
-        if kind == "layout":
-            fields = layout_fields(nodes=9, configs=60, seed=seed)
-            runtime = 2 + fields["node_config_feat"][:, :, 0].sum(axis=1) / 10
-        else:
-            fields = tile_fields(configs=60, seed=seed) | {"config_runtime_normalizers": np.ones(60)}
-            runtime = 1 + fields["config_feat"][:, 2] / 1000
-        files.append(write(folder / "npz" / f"{kind}{seed}.npz", fields, config_runtime=runtime))
-    assert len(list(prepare_files(files, folder / "prepared", [], prunes=prunes))) == count
-    return [read_prepared(folder / "prepared", file.stem) for file in files]
-
-
-def small(model: str, kind: str) -> Any:
-    return MODELS[model][1](kind=kind, channels=32)
+from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score_with_all
+from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS
+from tvm_gnn_cost.training.scale import Scale
 
 
 @pytest.mark.parametrize(("model", "kind"), [(m, k) for m in MODELS for k in ("layout", "tile")])
@@ -59,8 +39,8 @@ def test_the_same_seed_gives_the_same_weights_also_after_an_interruption(tmp_pat
     *train, valid = prepared(tmp_path, "layout", 4)
     settings = replace(SETTINGS, epochs=4)
 
-    def train_once(folder: str, tell=lambda _epoch, _metrics: None) -> Ranker:
-        return fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / folder, tell)
+    def train_once(folder: str, on_epoch=lambda _epoch, _metrics: None) -> Ranker:
+        return fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / folder, on_epoch)
 
     def stop(epoch: int, _metrics: dict[str, float]) -> None:
         if epoch == 3:
@@ -90,11 +70,11 @@ def test_a_training_that_diverges_keeps_the_epoch_before(tmp_path: Path, monkeyp
     monkeypatch.setattr(fit_module, "LOSSES", {"hinge": loss})
     told: list[float] = []
 
-    def tell(_epoch: int, metrics: dict[str, float]) -> None:
+    def on_epoch(_epoch: int, metrics: dict[str, float]) -> None:
         told.append(metrics["validation_error"])
 
     good = 3 * len(train)
-    ranker = fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / "late", tell)
+    ranker = fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / "late", on_epoch)
     assert len(told) == 4
     assert told[3] == np.inf
     assert ranker.card["training"]["validation_error"] == pytest.approx(min(told))
@@ -104,10 +84,10 @@ def test_a_training_that_diverges_keeps_the_epoch_before(tmp_path: Path, monkeyp
     assert (1 - tau) / 2 == pytest.approx(min(told), abs=0.05)
 
     good = 0
-    with pytest.raises(RuntimeError, match="the training diverged in its first epoch"):
+    with pytest.raises(WorkError, match="the training diverged in its first epoch"):
         fit("tgraph", small("tgraph", "layout"), train, [valid], settings, tmp_path / "at once")
     broken = replace(ranker, state={name: weights * np.nan for name, weights in ranker.state.items()})
-    with pytest.raises(ValueError, match="scores are not finite"):
+    with pytest.raises(InputError, match="scores are not finite"):
         score_with_all([ranker, broken], valid)
 
 
@@ -121,19 +101,6 @@ def test_a_key_that_interrupts_is_no_end_of_the_process(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         fit("tgraph", small("tgraph", "layout"), train, [valid], SETTINGS, tmp_path / "fit", stop)
     assert signal.getsignal(signal.SIGINT) is handler
-
-
-def test_the_recipe_of_each_collection():
-    found = {name: recipe(name, "tgraph", 3) for name in COLLECTIONS}
-    assert {name: (one.epochs, one.patience, one.configs_per_step) for name, one in found.items()} == {
-        "layout:xla:random": (750, 750, 128),
-        "layout:xla:default": (750, 750, 64),
-        "layout:nlp:random": (1000, 1000, 128),
-        "layout:nlp:default": (1000, 1000, 64),
-        "tile:xla": (18, 18, 64),
-    }
-    assert {one.seed for one in found.values()} == {3}
-    assert recipe("tile:xla", "gru", 0).loss == "runtime"
 
 
 def test_opcodes_of_the_training_graphs_are_known_and_no_others(tmp_path: Path):
@@ -159,68 +126,11 @@ def test_opcodes_by_fasttext(tmp_path: Path):
     assert Ranker.load(tmp_path / "ranker.safetensors").config == config
 
 
-def test_an_opcode_never_seen_has_a_vector_like_its_name(tmp_path: Path):
-    graphs = prepared(tmp_path, "layout", 20)
-    unseen = OPCODES["all-reduce-start"]
-    related = OPCODES["all-reduce-done"]
-    graphs = [replace(graph, opcode=np.where(graph.opcode == unseen, 1, graph.opcode)) for graph in graphs]
-    vectors = opcode_vectors(graphs, 16, seed=0)
-    near = vectors[1:] @ vectors[unseen]
-    assert np.abs(vectors[unseen]).max() > 0
-    assert near[related - 1] > np.quantile(np.delete(near, unseen - 1), 0.9)
-
-
 def test_graphs_that_were_not_prepared_alike_do_not_train(tmp_path: Path):
     train = prepared(tmp_path / "a", "layout", 2)
     valid = prepared(tmp_path / "b", "layout", 1, prunes=False)
-    with pytest.raises(ValueError, match="some of the graphs were pruned and some were not"):
+    with pytest.raises(InputError, match="some of the graphs were pruned and some were not"):
         fit("tgraph", small("tgraph", "layout"), train, valid, SETTINGS, tmp_path)
-
-
-def test_more_permutations_average_over_who_is_compared(tmp_path: Path):
-    (graph, *_) = prepared(tmp_path, "layout", 1)
-    torch.manual_seed(0)
-    net = MODELS["tgraph"][0](small("tgraph", "layout")).eval()
-    scale_free = GraphInputs(graph, Ranker("tgraph", small("tgraph", "layout"), _unit_scale(), {}, 8).scale)
-    rows = np.arange(len(graph.config_rows))
-    spread = [
-        np.std([score(net, scale_free, rows, 8, permutations=count, seed=seed) for seed in range(6)], axis=0).mean()
-        for count in (1, 16)
-    ]
-    assert spread[1] < spread[0] / 2
-    np.testing.assert_allclose(
-        score(net, scale_free, rows, 100, permutations=1, seed=0),
-        score(net, scale_free, rows, 100, permutations=1, seed=1),
-        rtol=1e-4,
-        atol=1e-5,
-    )
-
-
-def _unit_scale() -> Any:
-    from tvm_gnn_cost.tpugraphs.scale import Scale
-
-    return Scale(np.zeros(134), np.ones(134))
-
-
-def test_hinge_counts_each_pair_of_which_one_is_faster():
-    scores = torch.tensor([2.0, 0.5, 1.0])
-    runtime = torch.tensor([1.0, 2.0, 2.0])
-    # 0 before 1: 1 - 1.5, no loss. 0 before 2: 1 - 1. Turned round, 1 + 1.5 and 1 + 1.
-    assert hinge_sum(scores, runtime).item() == 0
-    assert hinge_sum(-scores, runtime).item() == pytest.approx(4.5)
-    assert hinge(-scores, runtime).item() == pytest.approx(4.5 / 2)
-    assert hinge(scores, torch.ones(3)).item() == 0
-
-
-def test_every_graph_validates_once(tmp_path: Path):
-    graphs = prepared(tmp_path, "tile", 7)
-    parts = folds(graphs, 3, seed=0)
-    assert sorted(graph.name for _, valid in parts for graph in valid) == [graph.name for graph in graphs]
-    for train, valid in parts:
-        assert {graph.name for graph in train}.isdisjoint(graph.name for graph in valid)
-        assert len(train) + len(valid) == 7
-    with pytest.raises(ValueError, match="8 folds of 7 graphs"):
-        folds(graphs, 8, seed=0)
 
 
 def test_mistakes_are_named(tmp_path: Path):
@@ -229,10 +139,60 @@ def test_mistakes_are_named(tmp_path: Path):
         ("tgraf", {}, [one], "unknown model 'tgraf'; one of: tgraph"),
         ("tgraph", {"loss": "hings"}, [one], "unknown loss 'hings'"),
         ("tgraph", {"loss": "classes"}, [one], "classes is for rank-classes alone"),
-        ("rank-classes", {"loss": "hinge"}, [one], "is none for the model 'rank-classes'"),
+        ("rank-classes", {"loss": "hinge"}, [one], "the loss 'hinge' does not fit the model 'rank-classes'"),
         ("tgraph", {}, [replace(one, runtime=None)], "each with two runtimes"),
     ):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(InputError, match=sentence):
             fit(model, small("tgraph", "tile"), train, [two], replace(SETTINGS, **changes), tmp_path / "fit")
-    with pytest.raises(ValueError, match="there is no such checkpoint; 'tvm-gnn-cost tpugraphs train' makes one"):
-        Ranker.load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("opcodes", ["table", "fasttext"])
+@pytest.mark.parametrize(("model", "kind"), [(m, k) for m in MODELS for k in ("layout", "tile")])
+def test_module_and_step_move_to_another_device_as_a_whole(
+    model: str, kind: str, opcodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(RankerModule, "log", lambda *_arguments, **_settings: None)
+    (graph,) = prepared(tmp_path, kind, 1)
+    inputs = GraphInputs(graph, Scale(np.zeros(134), np.ones(134)))
+    settings = replace(SETTINGS, loss=MODEL_LOSS[model])
+    (step,) = GraphSteps([inputs], settings)
+    config = replace(small(model, kind), opcodes=opcodes, unknown_opcodes=0.5)
+    module = RankerModule(MODELS[model][0](config), settings)
+    meta = torch.device("meta")
+    moved = module.transfer_batch_to_device(step, meta, 0)
+    # Without values torch cannot tell which edges are loops; here it is told that none is.
+    with _config.patch(meta_nonzero_assume_all_nonzero=True):
+        loss = module.to(meta).training_step(moved, 0)
+        # What stays behind is an error on this device too.
+        with pytest.raises(RuntimeError, match="device"):
+            module.training_step(step, 0)
+    assert loss.device == meta
+    loss.backward()
+    assert {weights.grad.device for weights in module.parameters() if weights.grad is not None} == {meta}
+    assert module.transfer_batch_to_device(inputs, meta, 0) is inputs
+
+
+def test_each_epoch_draws_anew_and_each_seed_otherwise(tmp_path: Path):
+    inputs = [GraphInputs(graph, Scale(np.zeros(134), np.ones(134))) for graph in prepared(tmp_path, "layout", 3)]
+
+    def drawn(seed: int, epoch: int) -> list[list[float]]:
+        steps = GraphSteps(inputs, replace(SETTINGS, seed=seed))
+        steps.epoch = epoch
+        return [runtime.tolist() for _, runtime in steps]
+
+    assert drawn(0, 0) == drawn(0, 0)
+    assert drawn(0, 0) != drawn(0, 1)
+    assert drawn(0, 0) != drawn(1, 0)
+    assert {len(step) for step in drawn(0, 0)} == {SETTINGS.configs_per_step}
+    for graph, runtime in GraphSteps(inputs[:1], SETTINGS):
+        expected = 2 + graph.configs[:, :, 0].sum(dim=1) / 10
+        torch.testing.assert_close(runtime, expected)
+
+
+def test_what_a_model_was_trained_on_changes_with_the_data(tmp_path: Path):
+    one, two, three = prepared(tmp_path, "tile", 3)
+    found = trained_on([one, replace(three, runtime=None)], [two])
+    assert (found["train_graphs"], found["validation_graphs"]) == (["tile0"], ["tile1"])
+    assert trained_on([one], [two]) == found
+    assert one.runtime is not None
+    assert trained_on([replace(one, runtime=2 * one.runtime)], [two])["data"] != found["data"]

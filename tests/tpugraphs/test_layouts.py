@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from tvm_gnn_cost.tpugraphs.encode import encode_graph
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.encoding import encode_graph
 from tvm_gnn_cost.tpugraphs.layouts import ConfigurableFunction, Operations, random_configs
 from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
 
@@ -89,5 +90,5 @@ def test_random_configs():
 
 
 def test_more_configs_than_there_are():
-    with pytest.raises(ValueError, match="20 different layouts were asked for, and 3 were found"):
+    with pytest.raises(InputError, match="20 different layouts were asked for, and 3 were found"):
         random_configs([(2,)], 20, np.random.default_rng(0))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.tpugraphs.published import layout_fields, tile_fields, write
-from tvm_gnn_cost.tpugraphs.npz import read_graph, read_graphs
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.npz import content_id, read_graph, read_graphs, write_npz
 
 
 def test_a_layout_graph(tmp_path: Path):
@@ -93,7 +94,7 @@ def test_a_wrong_field_is_named_and_the_rest_goes_on(changes: Any, field: str, r
     assert [graph.name for graph in read_graphs([bad, tmp_path / "none.npz", good], problems)] == ["good"]
     assert problems[0].startswith(f"{bad}: ")
     assert "none.npz" in problems[1]
-    with pytest.raises(ValueError, match=rf"bad\.npz: .*{field}.*{reason}"):
+    with pytest.raises(InputError, match=rf"bad\.npz: .*{field}.*{reason}"):
         read_graph(bad)
 
 
@@ -113,7 +114,7 @@ def test_a_wrong_layout_is_named(value: float, tmp_path: Path):
     configs = layout_fields()["node_config_feat"]
     configs[11, 2, 5] = value
     graph = read_graph(write(tmp_path / "bad.npz", layout_fields(), node_config_feat=configs))
-    with pytest.raises(ValueError, match=r"bad\.npz: node_config_feat holds a value that is no dimension of a layout"):
+    with pytest.raises(InputError, match=r"bad\.npz: node_config_feat holds a value that is no dimension of a layout"):
         list(graph.configs.iterate(4))
 
 
@@ -122,18 +123,18 @@ def test_damaged_files(tmp_path: Path):
     bad = tmp_path / "bad.npz"
     for content in (b"", b"no archive", whole[:100], whole[: len(whole) // 2]):
         bad.write_bytes(content)
-        with pytest.raises(ValueError, match=r"bad\.npz: the archive cannot be read"):
+        with pytest.raises(InputError, match=r"bad\.npz: the archive cannot be read"):
             read_graph(bad)
     middle = bytearray(whole)
     middle[200:1200] = bytes(1000)
     bad.write_bytes(middle)
-    with pytest.raises(ValueError, match=r"bad\.npz: node_feat cannot be read"):
+    with pytest.raises(InputError, match=r"bad\.npz: node_feat cannot be read"):
         read_graph(bad)
 
 
 def test_pickles_are_not_loaded(tmp_path: Path):
     path = write(tmp_path / "pickled.npz", layout_fields(), node_opcode=np.array([Payload(tmp_path / "ran")] * 12))
-    with pytest.raises(ValueError, match=r"pickled\.npz: node_opcode cannot be read"):
+    with pytest.raises(InputError, match=r"pickled\.npz: node_opcode cannot be read"):
         read_graph(path)
     assert not (tmp_path / "ran").exists()
     pickle.loads(pickle.dumps(Payload(tmp_path / "ran")))  # the payload works
@@ -152,7 +153,8 @@ class Payload:
 
 def test_memory_is_bounded(tmp_path: Path):
     fields = layout_fields(nodes=300, configs=1)
-    configs = np.tile(fields["node_config_feat"], (20_000, 1, 1)).astype(np.int8)  # 36 MB; 144 in float32
+    # 36 MB; 144 in float32. All alike, because that compresses quickly.
+    configs = np.full((20_000, *fields["node_config_feat"].shape[1:]), -1, np.int8)
     runtime = np.arange(1, len(configs) + 1)
     path = write(tmp_path / "large.npz", fields, node_config_feat=configs.astype(np.float32), config_runtime=runtime)
     del configs
@@ -164,3 +166,44 @@ def test_memory_is_bounded(tmp_path: Path):
     tracemalloc.stop()
     assert count == 20_000
     assert peak < 40e6
+
+
+def test_a_file_with_damage_anywhere_is_bad_input(tmp_path: Path):
+    whole = write(tmp_path / "whole.npz", layout_fields(nodes=3, configs=2)).read_bytes()
+    bad = tmp_path / "bad.npz"
+    rng = np.random.default_rng(0)
+    refused: list[str] = []
+    for _ in range(400):
+        content = bytearray(whole)
+        # Half of the damage in the archive's directory at the end, where little else is.
+        low = len(whole) - 700 if rng.random() < 0.5 else 0
+        for place in rng.integers(low, len(whole), 3).tolist():
+            content[place] = rng.integers(256)
+        bad.write_bytes(content)
+        try:
+            list(read_graph(bad).configs.iterate())
+            content_id(bad)
+        except InputError as error:
+            refused.append(str(error))
+    assert len(refused) > 200
+    assert all(message.startswith(f"{bad}: ") for message in refused)
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path):
+    path = tmp_path / "new" / "graph.npz"
+    write_npz(path, layout_fields(seed=1))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_npz(path, {"node_feat": np.array([object()])})
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["graph.npz"]
+
+
+def test_a_content_id_is_that_of_the_arrays(tmp_path: Path):
+    one = write(tmp_path / "one.npz", layout_fields())
+    same = write(tmp_path / "same.npz", layout_fields())
+    other = write(tmp_path / "other.npz", layout_fields(), config_runtime=np.arange(2, 22))
+    assert content_id(one) == content_id(same) != content_id(other)
+    other.write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"other\.npz: the archive cannot be read"):
+        content_id(other)

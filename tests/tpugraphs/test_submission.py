@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.submission import row, write_submission
 
 
@@ -23,6 +24,6 @@ def test_the_table(tmp_path: Path):
 
 def test_a_graph_is_ranked_once(tmp_path: Path):
     twice = [row("tile:xla", "kernel", np.arange(3.0))] * 2
-    with pytest.raises(ValueError, match="tile:xla:kernel occurs twice"):
+    with pytest.raises(InputError, match="tile:xla:kernel occurs twice"):
         write_submission(tmp_path / "submission.csv", twice)
     assert list(tmp_path.iterdir()) == []

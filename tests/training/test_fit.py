@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,9 @@ import pytest
 import torch
 
 from tests import synthetic
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import evaluate
+from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, FitSettings, TaskBatches, fit, new_checkpoint, preset_settings
@@ -87,38 +92,10 @@ def test_processes_that_train_together_share_the_tasks(monkeypatch: pytest.Monke
     assert not set(seen[0]) & set(seen[1])
 
 
-def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path) -> None:
-    checkpoint = train(tmp_path, replace(SETTINGS, epochs=1))
-    checkpoint.save(tmp_path / "model.safetensors")
-    loaded = Checkpoint.load(tmp_path / "model.safetensors")
-    population = synthetic.graphs(9, seed=7)
-    np.testing.assert_array_equal(Scorer(checkpoint).score(population), Scorer(loaded).score(population))
-    assert loaded.card["training"]["train_programs"] == 16 * 16
-    assert loaded.config == SMALL
-
-
-def test_what_is_not_a_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"missing\.safetensors: there is no such checkpoint"):
-        Checkpoint.load(tmp_path / "missing.safetensors")
-    broken = tmp_path / "broken.safetensors"
-    broken.write_bytes(b"\x80\x04. not a pickle either")
-    with pytest.raises(ValueError, match=r"broken\.safetensors: not a checkpoint"):
-        Checkpoint.load(broken)
-    checkpoint = new_checkpoint(SMALL, synthetic.vectors(), synthetic.programs(2, 4), seed=0)
-    checkpoint.save(tmp_path / "cut.safetensors")
-    whole = (tmp_path / "cut.safetensors").read_bytes()
-    (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"cut\.safetensors: not a checkpoint"):
-        Checkpoint.load(tmp_path / "cut.safetensors")
-    replace(checkpoint, value_names=("wings", *checkpoint.value_names[1:])).save(tmp_path / "old.safetensors")
-    with pytest.raises(ValueError, match="node value 'wings'"):
-        Scorer(Checkpoint.load(tmp_path / "old.safetensors"))
-
-
 def test_training_on_nothing_is_refused(tmp_path: Path) -> None:
     programs = synthetic.programs(2, 4)
     start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
-    with pytest.raises(ValueError, match="at least one program"):
+    with pytest.raises(InputError, match="at least one program"):
         fit(start, programs, programs.select(np.zeros(0, np.int64)), SETTINGS, tmp_path)
 
 
@@ -127,3 +104,76 @@ def test_few_tasks_are_trained_on_for_more_epochs():
     assert many == PRESET_SETTINGS["gnn"]
     assert (few.epochs, few.patience) == (48, 29)
     assert few.epochs * 10 == 480
+
+
+def test_vectors_of_another_length_are_refused() -> None:
+    with pytest.raises(InputError, match="node type vectors of length 8, and the model reads 16"):
+        new_checkpoint(SMALL, synthetic.vectors(8), synthetic.programs(2, 4), seed=0)
+
+
+def test_a_new_model_standardises_the_values_that_it_reads() -> None:
+    programs = synthetic.programs(4, 8)
+    checkpoint = new_checkpoint(replace(SMALL, groups=("loop", "work")), synthetic.vectors(), programs, seed=0)
+    used = columns(("loop", "work"))
+    assert checkpoint.value_names == tuple(VALUES[i][0] for i in used)
+    values = programs.graphs.values[:, used].astype(np.float64)
+    np.testing.assert_allclose(checkpoint.state["mean"].numpy(), values.mean(axis=0), atol=1e-6)
+    changing = values.std(axis=0) > 0
+    np.testing.assert_allclose(checkpoint.state["std"].numpy()[changing], values.std(axis=0)[changing], rtol=1e-5)
+    assert (checkpoint.state["std"].numpy()[~changing] == 1).all()
+
+
+def test_the_card_says_what_was_trained_on(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, epochs=1)
+    card = train(tmp_path, settings).card["training"]
+    numbers = {
+        "train_programs": 256,
+        "train_tasks": 16,
+        "validation_programs": 64,
+        "validation_tasks": 4,
+    }
+    assert card == {**asdict(settings), **numbers, "validation_error": card["validation_error"]}
+    assert 0 < card["validation_error"] < 1
+
+
+def test_only_a_calibrated_preset_is_calibrated(tmp_path: Path) -> None:
+    few = replace(SETTINGS, epochs=1)
+    assert train(tmp_path / "a", few).calibration != (1.0, 0.0)
+    assert train(tmp_path / "b", replace(few, calibrated=False)).calibration == (1.0, 0.0)
+
+
+def test_each_epoch_draws_other_programs_of_a_large_task() -> None:
+    programs = synthetic.programs(2, 40, seed=1)
+    scorer = Scorer(new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0))
+    batches = TaskBatches(programs, scorer, replace(SETTINGS, programs_per_task=8), shuffle=True)
+    drawn = []
+    for batches.epoch in (0, 1, 0):
+        (step,) = list(batches)
+        assert torch.bincount(step[3]).tolist() == [8, 8]
+        drawn.append(sorted(step[2].tolist()))
+    assert drawn[0] == drawn[2] != drawn[1]
+    everything = TaskBatches(programs, scorer, replace(SETTINGS, programs_per_task=8), shuffle=False)
+    assert [len(step[1]) for step in everything] == [80]
+
+
+def test_a_step_on_another_device_leaves_nothing_behind() -> None:
+    """A training step on a device of its own computes what it computes on the CPU, and reads no tensor of the CPU."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.step_on_second_device"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = {
+        "batch": ["second:0"],
+        "module": ["second:0"],
+        "gradients": ["second:0"],
+        "same loss": True,
+        "same gradients": True,
+        "same validation": True,
+        "vectors left behind": "aten.index.Tensor reads tensors of two devices",
+        "weights left behind": True,
+    }
+    assert json.loads(done.stdout) == dict.fromkeys(PRESETS, expected)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.training.losses import (
     LOSSES,
     combine,
@@ -110,5 +111,5 @@ def test_losses_can_be_joined_and_unknown_ones_are_named() -> None:
     scores, targets, task = example()
     both = combine("mse+hinge")(scores, targets, task)
     assert torch.allclose(both, mse(scores, targets, task) + pairwise_hinge(scores, targets, task))
-    with pytest.raises(ValueError, match="unknown loss 'hings'"):
+    with pytest.raises(InputError, match="unknown loss 'hings'"):
         combine("mse+hings")

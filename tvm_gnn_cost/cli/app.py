@@ -7,11 +7,12 @@ import warnings
 import typer
 
 from tvm_gnn_cost.cli.collect import collect
+from tvm_gnn_cost.cli.embed import embed
 from tvm_gnn_cost.cli.evaluate import evaluate
 from tvm_gnn_cost.cli.extract import extract
 from tvm_gnn_cost.cli.report import report
 from tvm_gnn_cost.cli.tpugraphs import app as tpugraphs
-from tvm_gnn_cost.cli.train import embed, train
+from tvm_gnn_cost.cli.train import train
 from tvm_gnn_cost.cli.tune import tune
 
 app = typer.Typer(

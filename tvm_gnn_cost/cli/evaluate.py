@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import HardwareOption, JsonOption, console, exit_codes, json_alone, print_left_out
-
-if TYPE_CHECKING:
-    from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.cli.options import HardwareOption, JsonOption
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result, print_left_out
 
 
 def evaluate(
@@ -28,64 +24,36 @@ def evaluate(
     hardware: HardwareOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Ranks measured programs with each model and prints how well: TenSet's top-k score and others, by network.
+    """Ranks measured programs with each model and prints how well: TenSet's top-k score, Kendall's tau and others.
 
     A folder in TenSet's layout is extracted first, for this once; extract it to a store to use it again.
     """
-    from tvm_gnn_cost.cli.display import StepDisplay
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.progress import Stage
 
-    with exit_codes(), json_alone(json) as write, TemporaryDirectory() as scratch:
-        with StepDisplay("programs") as display:
-            display.status("loading")
-            from tvm_gnn_cost.datasets.store import GraphStore
-            from tvm_gnn_cost.datasets.tenset import is_tenset, read_tenset
-            from tvm_gnn_cost.evaluation.compare import Evaluation, compare, model_by_name, summarise, table
-            from tvm_gnn_cost.networks.catalogue import networks_to_test
+    with exit_codes(), json_result(json) as write:
+        with Display("programs") as display:
+            display(Stage("loading"))
+            import tvm_gnn_cost
+            from tvm_gnn_cost.evaluation.compare import summarise, table
 
-            models = {name: model_by_name(name) for name in model}
-            details = {one.detail for one in models.values()}
-            with_features = any(name.startswith("xgb:") for name in model)
-            problems: Sequence[Problem] = ()
-            if is_tenset(store):
-                from tvm_gnn_cost.datasets.extract_tenset import extract_tenset
-
-                # Found out now and not after the extraction.
-                networks_to_test(read_tenset(store, hardware).networks, network or ())
-                programs = {}
-                options: Any = {"hardware": hardware, "per_store_features": with_features, "progress": display}
-                for detail in details:
-                    made = GraphStore(Path(scratch) / detail)
-                    done = extract_tenset(store, made, detail=detail, **options)
-                    problems = done.problems
-                    if not done.added:
-                        print_left_out(problems)
-                        raise ValueError(f"none of the {len(problems) + done.known} records of {store} could be read")
-                    programs[detail] = made.load(with_features=with_features)
-            elif hardware is not None:
-                raise ValueError(f"--hardware is for a folder in TenSet's layout, and {store} is none; leave it out")
-            else:
-                programs = dict.fromkeys(details, GraphStore(store).load(with_features=with_features))
-        print_left_out(problems)
-        networks = networks_to_test(next(iter(programs.values())).networks, network or ())
-        trained_on = {name: [one for one in networks if one in models[name].networks] for name in model}
-        for name, seen in trained_on.items():
+            done = tvm_gnn_cost.evaluate(store, model, networks=network or (), hardware=hardware, progress=display)
+        print_left_out(done.problems)
+        for name, seen in done.trained_on.items():
             if seen:
                 warning = f"warning: {name} was trained on {', '.join(seen)}; that says little about other networks"
                 console.print(warning, markup=False, soft_wrap=True)
-        found: dict[str, Evaluation] = {}
-        for name, one in models.items():
-            found |= compare({name: one.predict}, programs[one.detail], networks)
-        summaries = {name: summarise([evaluation.metrics]) for name, evaluation in found.items()}
-        console.print(table(", ".join(networks), summaries))
+        summaries = {name: summarise([evaluation.metrics]) for name, evaluation in done.models.items()}
+        console.print(table(", ".join(done.networks), summaries))
         write(
             {
-                "networks": networks,
-                "left_out": len(problems),
-                "trained_on": trained_on,
-                "models": {name: evaluation.metrics for name, evaluation in found.items()},
+                "networks": list(done.networks),
+                "left_out": len(done.problems),
+                "trained_on": done.trained_on,
+                "models": {name: evaluation.metrics for name, evaluation in done.models.items()},
                 "tasks": {
                     name: [{"task": t.task, "programs": t.programs, **t.metrics} for t in evaluation.tasks]
-                    for name, evaluation in found.items()
+                    for name, evaluation in done.models.items()
                 },
             }
         )

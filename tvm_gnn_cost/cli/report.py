@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_alone
+from tvm_gnn_cost.cli.options import JsonOption
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
 
 
 def report(
@@ -15,11 +16,11 @@ def report(
     json: JsonOption = None,
 ) -> None:
     """Writes report.html of a tuning run again and prints its tables; nothing is measured, TVM is not needed."""
-    from tvm_gnn_cost.cli.display import print_tuning
-    from tvm_gnn_cost.evaluation.report import write_report
+    from tvm_gnn_cost.cli.tables import print_tuning
+    from tvm_gnn_cost.tuning.report import write_report
     from tvm_gnn_cost.tuning.result import load_result
 
-    with exit_codes(), json_alone(json) as write:
+    with exit_codes(), json_result(json) as write:
         result = load_result(work_dir)
         page = write_report(work_dir)
         print_tuning(result)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, SchedulerOption, exit_codes, json_alone
-from tvm_gnn_cost.which_tvm import need
+from tvm_gnn_cost.cli.options import JsonOption, SchedulerOption
+from tvm_gnn_cost.cli.outcome import exit_codes, json_result
 
 
 def tune(
@@ -20,7 +20,8 @@ def tune(
         ),
     ] = "resnet-18",
     scheduler: Annotated[
-        SchedulerOption, typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make ansor).")
+        SchedulerOption,
+        typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
     ] = SchedulerOption.meta_schedule,
     trials: Annotated[int, typer.Option(min=1, help="Programs to measure in all, over all of its tasks.")] = 576,
     cost_model: Annotated[
@@ -44,24 +45,30 @@ def tune(
     compiles the network both ways, compares the outputs (with PyTorch's; with Ansor, with each other) and times both.
     Ctrl-C is safe at any time: the same command goes on where it stopped.
     """
-    from tvm_gnn_cost.cli.display import TuneDisplay, print_tuning
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.cli.tables import print_tuning
+    from tvm_gnn_cost.progress import Note, Stage
+    from tvm_gnn_cost.tuning.report import write_report
+    from tvm_gnn_cost.tuning.tune import default_work_dir
 
-    prefix = "" if scheduler is SchedulerOption.meta_schedule else f"{scheduler.value}-"
-    folder = work_dir or Path("work") / f"{prefix}{network}-{Path(cost_model).stem}".replace("/", "-")
-    with exit_codes(f"run the same command to go on from {folder}"), json_alone(json) as write:
-        with TuneDisplay(trials) as display:
-            display.status("loading TVM")
-            from tvm_gnn_cost.evaluation.report import write_report
+    folder = work_dir or default_work_dir(network, cost_model, scheduler.value)
+    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+        with Display("trials", trials) as display:
+            display(Stage("loading TVM"))
+            import tvm_gnn_cost
 
-            if scheduler is SchedulerOption.auto_scheduler:
-                need("auto_scheduler")
-                from tvm_gnn_cost.tuning.tune_auto_scheduler import tune as tune_network
-            else:
-                from tvm_gnn_cost.tuning.tune import tune as tune_network
-            result = tune_network(
-                network, trials, cost_model, folder, seed=seed, batch=batch, population=population, progress=display
+            result = tvm_gnn_cost.tune(
+                network,
+                trials,
+                cost_model,
+                folder,
+                scheduler=scheduler.value,
+                seed=seed,
+                batch=batch,
+                population=population,
+                progress=display,
             )
         page = write_report(folder)
         print_tuning(result)
-        display.note(f"report: {page}")
+        display(Note(f"report: {page}"))
         write({"work_dir": str(folder), "report": str(page), **result.as_json()})

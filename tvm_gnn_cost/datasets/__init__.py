@@ -1,1 +1,1 @@
-"""Measured programs: collecting, storing, reading and splitting them."""
+"""Measured programs: their file formats, the graph store and splits."""

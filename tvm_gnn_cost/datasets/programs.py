@@ -1,14 +1,16 @@
-"""Measured programs in memory: graphs, tasks and what was measured."""
+"""Measured programs in memory: graphs, tasks and measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.datasets.records import latency_and_noise
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.ragged import gather, join, offsets_of
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,12 @@ class TaskInfo:
     """One tuning task.
 
     Attributes:
-        hash: Structural hash of the unscheduled workload: two tasks are the same one if theirs are equal.
-        name: What TVM calls it.
+        hash: Structural hash of the unscheduled workload; tasks with equal hashes compute the same.
+        name: TVM's name of the task.
         target: The target as JSON text.
-        weights: Network -> how many times the task occurs in it.
+        weights: Network -> number of times that the task occurs in it.
         scheduler: ``meta-schedule`` or ``auto-scheduler``.
-        hardware: The folder of measure records, where the target does not name the machine; else empty.
+        hardware: The folder of ``measure_records`` if the target does not name the machine, else empty.
     """
 
     hash: str
@@ -31,14 +33,24 @@ class TaskInfo:
     scheduler: str = "meta-schedule"
     hardware: str = ""
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Equal for tasks with the same workload, target, scheduler and machine, whatever their networks."""
+        return self.hash, self.target, self.scheduler, self.hardware
 
-#: Columns of the per-store features, with the default settings of either of TVM's schedulers.
+
+#: Number of per-store features with the default settings of either of TVM's schedulers.
 PER_STORE_COLUMNS = 164
 
 
 @dataclass(frozen=True)
 class RaggedFeatures:
-    """One float32 matrix a program, [stores, features], laid end to end (TVM's per-store features)."""
+    """TVM's per-store features: one matrix float32[stores, features] for each of P programs.
+
+    Attributes:
+        rows: float32[R, features], the matrices of all programs, one below the other.
+        offsets: int64[P + 1]; program ``p`` has the rows ``offsets[p]:offsets[p + 1]``.
+    """
 
     rows: npt.NDArray[np.float32]
     offsets: npt.NDArray[np.int64]
@@ -49,11 +61,21 @@ class RaggedFeatures:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def select(self, programs: npt.NDArray[np.int64]) -> RaggedFeatures:
+        """The matrices of the given programs, in the given order."""
+        rows, offsets = gather(self.offsets, programs)
+        return RaggedFeatures(self.rows[rows], offsets)
+
     @classmethod
-    def of(cls, programs: Sequence[npt.NDArray[np.float32]]) -> RaggedFeatures:
-        """From the matrix of each program, float32[stores, ``PER_STORE_COLUMNS``]."""
-        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in programs])]).astype(np.int64)
-        return cls(np.concatenate([np.zeros((0, PER_STORE_COLUMNS), np.float32), *programs]), offsets)
+    def from_matrices(cls, matrices: Sequence[npt.NDArray[np.float32]]) -> RaggedFeatures:
+        """Joins the matrices of the programs, each float32[stores, ``PER_STORE_COLUMNS``]."""
+        rows = np.concatenate([np.zeros((0, PER_STORE_COLUMNS), np.float32), *matrices])
+        return cls(rows, offsets_of([len(matrix) for matrix in matrices]))
+
+    @staticmethod
+    def concatenate(parts: Sequence[RaggedFeatures]) -> RaggedFeatures:
+        """Joins the matrices of all programs of several parts."""
+        return RaggedFeatures(np.concatenate([part.rows for part in parts]), join([part.offsets for part in parts]))
 
 
 @dataclass(frozen=True)
@@ -62,13 +84,13 @@ class MeasuredPrograms:
 
     Attributes:
         graphs: P program graphs.
-        tasks: The tasks that occur.
-        task: int32[P], number in ``tasks``.
-        latency: float64[P] seconds, the median of the repeats; infinite where the program failed.
-        noise: float32[P], coefficient of variation over the repeats; NaN where there are fewer than two.
-        failure: P texts; empty where the measurement succeeded, else its kind (``build-timeout``, ...).
-        phase: P texts, how the program was sampled (``random``, ``guided``); empty where that is not known.
-        per_store_features: What TVM's XGBoost baseline reads; None where it was not extracted.
+        tasks: The tasks of the programs.
+        task: int32[P], index into ``tasks``.
+        latency: float64[P], median over the repeats in seconds; infinite if the program failed.
+        noise: float32[P], coefficient of variation over the repeats; NaN with fewer than two repeats.
+        failure: For each program its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
+        phase: For each program how it was sampled (``random`` or ``guided``); empty if that is not known.
+        per_store_features: The input of TVM's XGBoost baseline; None if it was not extracted.
     """
 
     graphs: ProgramGraphs
@@ -84,9 +106,9 @@ class MeasuredPrograms:
         return len(self.task)
 
     def throughput(self) -> npt.NDArray[np.float32]:
-        """float32[P]: the task's lowest latency over the program's, in [0, 1]; 0 for a failed program.
+        """Relative throughput: float32[P] in [0, 1], the task's lowest latency over the program's; 0 if it failed.
 
-        This is what every model is trained to predict (TenSet, Zheng et al. 2021, section 4).
+        Every model is trained to predict it (TenSet, Zheng et al. 2021, section 4).
         """
         best = np.full(len(self.tasks), np.inf)
         np.minimum.at(best, self.task, self.latency)
@@ -96,18 +118,13 @@ class MeasuredPrograms:
 
     @property
     def networks(self) -> set[str]:
-        """The networks that any task occurs in."""
+        """The networks in which any of the tasks occurs."""
         return {network for task in self.tasks for network in task.weights}
 
     def select(self, programs: npt.NDArray[np.int64]) -> MeasuredPrograms:
-        """The given programs in the given order; tasks that no longer occur are dropped."""
+        """The programs with the given numbers, in the given order; tasks without a program are dropped."""
         used, task = np.unique(self.task[programs], return_inverse=True)
         features = self.per_store_features
-        if features is not None:
-            counts = np.diff(features.offsets)[programs]
-            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-            rows = np.repeat(features.offsets[programs] - offsets[:-1], counts) + np.arange(offsets[-1])
-            features = RaggedFeatures(features.rows[rows], offsets)
         return MeasuredPrograms(
             self.graphs.select(programs),
             tuple(self.tasks[i] for i in used.tolist()),
@@ -116,5 +133,50 @@ class MeasuredPrograms:
             self.noise[programs],
             tuple(self.failure[i] for i in programs.tolist()),
             tuple(self.phase[i] for i in programs.tolist()),
-            features,
+            features.select(programs) if features is not None else None,
         )
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The measurement of one program.
+
+    Attributes:
+        task: Its task.
+        run_secs: Latency of each repeat in seconds; empty if the program failed.
+        failure: Its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
+        phase: How it was sampled; empty if that is not known.
+    """
+
+    task: TaskInfo
+    run_secs: tuple[float, ...]
+    failure: str
+    phase: str
+
+
+def measured_programs(
+    graphs: ProgramGraphs, measurements: Sequence[Measurement], features: Sequence[npt.NDArray[np.float32]] | None
+) -> MeasuredPrograms:
+    """Joins the graphs and measurements of P programs; tasks with the same identity become one.
+
+    Args:
+        graphs: P graphs.
+        measurements: P measurements.
+        features: P matrices of per-store features, or None.
+    """
+    tasks: dict[tuple[str, ...], TaskInfo] = {}
+    for one in measurements:
+        known = tasks.get(one.task.identity, one.task)
+        tasks[one.task.identity] = replace(known, weights={**known.weights, **one.task.weights})
+    numbers = {identity: number for number, identity in enumerate(tasks)}
+    latency, noise = latency_and_noise([one.run_secs for one in measurements])
+    return MeasuredPrograms(
+        graphs,
+        tuple(tasks.values()),
+        np.array([numbers[one.task.identity] for one in measurements], np.int32),
+        latency,
+        noise,
+        tuple(one.failure for one in measurements),
+        tuple(one.phase for one in measurements),
+        RaggedFeatures.from_matrices(features) if features is not None else None,
+    )

@@ -1,4 +1,4 @@
-"""Splits measured programs by network and task, so that nothing a model is tested on has trained it."""
+"""Splits measured programs by network and task, so that no model is tested on a task that it was trained on."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.datasets.held_out import networks_named
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
-from tvm_gnn_cost.networks.names import networks_named
+from tvm_gnn_cost.errors import InputError
 
 
 @dataclass(frozen=True)
 class Split:
-    """Numbers of programs; no task occurs in two of the three parts.
+    """Three parts of a set of programs, none of which shares a task with another.
 
     Attributes:
-        train: int64[...], ascending.
-        validation: int64[...], ascending.
-        test: int64[...], ascending.
+        train: int64[A], numbers of the training programs, ascending.
+        validation: int64[B], likewise.
+        test: int64[C], likewise.
     """
 
     train: npt.NDArray[np.int64]
@@ -28,36 +29,36 @@ class Split:
 
 
 def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
-    """Tests on every task that occurs in a held-out network, validates on whole other tasks, trains on the rest.
+    """Splits programs by task: held-out networks' tasks are for testing, some others for validation, the rest trains.
 
-    Two tasks are the same one if their structural hashes are equal, whatever their names, networks and targets.
+    Tasks with equal structural hashes count as one, whatever their names, networks and targets. A task that occurs
+    both in a held-out network and in another one is for testing.
 
     Args:
-        programs: What to split.
-        held_out: Networks (:func:`~tvm_gnn_cost.networks.names.networks_named`) whose tasks only test, those included
-            that occur in others too.
-        validation_fraction: Share of the remaining tasks that validate, between 0 and 1; at least one task.
-        seed: Chooses the validation tasks.
+        programs: The programs to split.
+        held_out: Names of networks, see :func:`~tvm_gnn_cost.datasets.held_out.networks_named`.
+        validation_fraction: Share of the other tasks for validation, between 0 and 1; at least one task is taken.
+        seed: Seeds the choice of the validation tasks.
 
     Raises:
-        ValueError: a held-out network is unknown, the fraction is not between 0 and 1, or a part would be empty.
+        InputError: a held-out network does not occur, the fraction is not between 0 and 1, or a part would be empty.
     """
     if not 0.0 < validation_fraction < 1.0:
-        raise ValueError(f"the validation fraction must lie between 0 and 1, got {validation_fraction}")
+        raise InputError(f"the validation fraction must lie between 0 and 1, got {validation_fraction}")
     networks = sorted({network for task in programs.tasks for network in task.weights})
     unknown = [name for name in held_out if not networks_named(name, networks)]
     if unknown:
-        raise ValueError(
+        raise InputError(
             f"held-out network '{unknown[0]}' does not occur in the data; it has: {', '.join(networks) or 'none'}"
         )
     tested = {network for name in held_out for network in networks_named(name, networks)}
     present = {programs.tasks[i].hash for i in np.unique(programs.task).tolist()}
     test = {task.hash for task in programs.tasks if task.hash in present and not tested.isdisjoint(task.weights)}
     if not test:
-        raise ValueError(f"no program to test on: none belongs to a task of the networks held out ({list(held_out)})")
+        raise InputError(f"no program to test on: none belongs to a task of the held-out networks ({list(held_out)})")
     rest = sorted(present - test)
     if len(rest) < 2:
-        raise ValueError(
+        raise InputError(
             f"{len(rest)} task(s) left to train and validate on, at least 2 are needed; hold out fewer networks than "
             f"{', '.join(held_out)}, or collect programs of others"
         )

@@ -1,1 +1,1 @@
-"""Metrics, comparisons and the HTML report."""
+"""Metrics of cost models, and comparisons between models."""

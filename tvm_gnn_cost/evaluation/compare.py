@@ -1,11 +1,9 @@
-"""Puts cost models side by side on the same measured programs."""
+"""Compares cost models on the same measured programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,30 +11,36 @@ from rich.table import Table
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
-from tvm_gnn_cost.graphs.program_graph import Detail
+from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-
-if TYPE_CHECKING:
-    from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
-    from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 
 Array = npt.NDArray[np.float64]
 
-#: Scores, higher is faster, and predicted normalised throughput: float64[P] each.
+#: Scores (higher is faster) and predicted relative throughputs of P programs: float64[P] each.
 Prediction = tuple[Array, Array]
+#: Function from measured programs to a prediction.
 Model = Callable[[MeasuredPrograms], Prediction]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How one model did: over all tasks of the networks, and task by task."""
+    """Result of one model.
+
+    Attributes:
+        metrics: Metric of ``metrics.METRICS`` -> its value over all tasks of the networks.
+        tasks: The metrics of each task.
+    """
 
     metrics: dict[str, float]
     tasks: list[TaskScore]
 
 
 def gnn(checkpoint: Checkpoint) -> Model:
-    """A trained graph model; the programs' graphs must have the detail that it reads."""
+    """A trained graph model.
+
+    Raises:
+        InputError: the checkpoint does not fit this version; the model itself raises it for graphs of another detail.
+    """
     scorer = Scorer(checkpoint)
 
     def predict(programs: MeasuredPrograms) -> Prediction:
@@ -47,12 +51,12 @@ def gnn(checkpoint: Checkpoint) -> Model:
 
 
 def constant(value: float) -> Model:
-    """Predicts the same throughput for every program: what an error figure is worth, and ranking by chance."""
+    """A trivial baseline that predicts the same throughput for every program, so it ranks by chance."""
     return lambda programs: (np.full(len(programs), value), np.full(len(programs), value))
 
 
 def random(seed: int) -> Model:
-    """Uniform in [0, 1], like MetaSchedule's RandomModel."""
+    """A trivial baseline whose scores are uniform in [0, 1], like MetaSchedule's RandomModel."""
 
     def predict(programs: MeasuredPrograms) -> Prediction:
         scores = np.random.default_rng(seed).random(len(programs))
@@ -62,12 +66,12 @@ def random(seed: int) -> Model:
 
 
 def node_count(value: float) -> Model:
-    """The trivial baseline: the smaller the program the faster; predicts a constant throughput."""
+    """A trivial baseline that ranks smaller programs higher and predicts a constant throughput."""
     return lambda programs: (-programs.graphs.node_counts.astype(np.float64), np.full(len(programs), value))
 
 
-def trained_xgb(trees: BoostedTrees | AutoSchedulerTrees) -> Model:
-    """TVM's XGBModel on TVM's per-store features."""
+def trained_xgb(trees: BoostedTrees) -> Model:
+    """TVM's XGBoost model, which reads TVM's per-store features."""
 
     def predict(programs: MeasuredPrograms) -> Prediction:
         predicted = trees.predict(programs)
@@ -76,54 +80,12 @@ def trained_xgb(trees: BoostedTrees | AutoSchedulerTrees) -> Model:
     return predict
 
 
-def saved_xgb(path: Path) -> Model:
-    """The same, read from a file that ``train --model xgb`` wrote.
-
-    Raises:
-        ValueError: the file is missing or is none of XGBoost's.
-    """
-    from tvm_gnn_cost.models.boosted_trees import boosted_trees
-
-    trees = boosted_trees()
-    trees.load(path)
-    return trained_xgb(trees)
-
-
-@dataclass(frozen=True)
-class NamedModel:
-    """A model as the command line names it.
-
-    Attributes:
-        predict: What it predicts.
-        detail: Of the graphs that it reads; any will do for a baseline.
-        networks: Those whose tasks it says it was trained on.
-    """
-
-    predict: Model
-    detail: Detail = "statements"
-    networks: tuple[str, ...] = ()
-
-
-def model_by_name(name: str) -> NamedModel:
-    """``random``, ``constant``, ``node-count``, ``xgb:PATH`` or a checkpoint's path.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    if name == "random":
-        return NamedModel(random(0))
-    if name == "constant":
-        return NamedModel(constant(0.5))
-    if name == "node-count":
-        return NamedModel(node_count(0.5))
-    if name.startswith("xgb:"):
-        return NamedModel(saved_xgb(Path(name.removeprefix("xgb:"))))
-    checkpoint = Checkpoint.load(Path(name))
-    return NamedModel(gnn(checkpoint), checkpoint.config.detail, tuple(checkpoint.card.get("networks", ())))
-
-
 def compare(models: Mapping[str, Model], programs: MeasuredPrograms, networks: Sequence[str]) -> dict[str, Evaluation]:
-    """Evaluates every model on the tasks of the given networks."""
+    """Evaluates each model on the tasks of the given networks.
+
+    Raises:
+        InputError: no task of these networks has two valid programs, or a model cannot read the programs.
+    """
     result = {}
     for name, model in models.items():
         scores, predicted = model(programs)
@@ -132,7 +94,11 @@ def compare(models: Mapping[str, Model], programs: MeasuredPrograms, networks: S
 
 
 def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Metric -> mean and standard deviation (of the sample) over runs with different seeds."""
+    """Mean and sample standard deviation of each metric over runs with different seeds.
+
+    >>> summarise([{"top1": 1.0}, {"top1": 3.0}])
+    {'top1': {'mean': 2.0, 'std': 1.4142135623730951}}
+    """
     return {
         name: {
             "mean": float(np.mean([run[name] for run in runs])),
@@ -143,7 +109,12 @@ def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]
 
 
 def table(title: str, rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
-    """Metrics down, models across, mean and spread in each cell; arrows point to the better end."""
+    """A table with a row for each metric and a column for each model; arrows point to the better direction.
+
+    Args:
+        title: Title of the table.
+        rows: For each model what :func:`summarise` returns.
+    """
     out = Table(title=title, title_justify="left")
     out.add_column("metric", no_wrap=True)
     for model in rows:

@@ -1,4 +1,4 @@
-"""How well scores rank measured programs."""
+"""Metrics of how well scores rank measured programs and how well throughputs are predicted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy.typing as npt
 from scipy import stats
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.errors import InputError
 
 Array = npt.NDArray[np.float64]
 
-#: Metrics in the order of tables; True where higher is better.
+#: Metric -> whether higher is better, in the order of tables.
 METRICS: dict[str, bool] = {
     "rmse": False,
     "r2": True,
@@ -29,24 +30,28 @@ METRICS: dict[str, bool] = {
 
 
 def rmse(predicted: Array, target: Array) -> float:
-    """Root mean squared error of the normalised throughput."""
+    """Root mean squared error of the relative throughput."""
     return float(np.sqrt(np.mean((predicted - target) ** 2)))
 
 
 def r2(predicted: Array, target: Array) -> float:
-    """Coefficient of determination; NaN where all targets are equal."""
+    """Coefficient of determination; NaN if all targets are equal."""
     spread = np.sum((target - target.mean()) ** 2)
     return float(1 - np.sum((predicted - target) ** 2) / spread) if spread > 0 else float("nan")
 
 
 def huber(predicted: Array, target: Array, delta: float = 1.0) -> float:
-    """Mean Huber loss of the normalised throughput."""
+    """Mean Huber loss of the relative throughput."""
     error = np.abs(predicted - target)
     return float(np.mean(np.where(error <= delta, 0.5 * error**2, delta * (error - 0.5 * delta))))
 
 
 def pairwise_accuracy(scores: Array, target: Array) -> float:
-    """Share of the pairs with different targets that the scores order rightly; a tie of scores counts half."""
+    """Share of the pairs with different targets that the scores order correctly; a tie of scores counts half.
+
+    >>> pairwise_accuracy(np.array([3.0, 1.0, 1.0]), np.array([1.0, 0.5, 0.2]))
+    0.8333333333333334
+    """
     first, second = np.triu_indices(len(scores), 1)
     different = target[first] != target[second]
     if not different.any():
@@ -56,17 +61,17 @@ def pairwise_accuracy(scores: Array, target: Array) -> float:
 
 
 def kendall_tau(scores: Array, target: Array) -> float:
-    """Kendall's tau-b; 0 where all scores are equal."""
+    """Kendall's tau-b; 0 if all scores or all targets are equal."""
     if len(np.unique(scores)) < 2 or len(np.unique(target)) < 2:
         return 0.0
     return float(stats.kendalltau(scores, target).statistic)
 
 
 def best_of_top(scores: Array, latency: Array, k: int) -> float:
-    """Lowest latency among the ``k`` programs scored best.
+    """Lowest latency among the ``k`` programs with the highest scores.
 
-    Where scores are equal, chance decides: the mean over 64 fixed random orders of the programs, so that a constant is
-    as good as chance and no better.
+    With equal scores it is the mean over 64 fixed random orders of the programs, so that a constant model does as well
+    as chance.
     """
     rng = np.random.default_rng(0)
     draws = 1 if len(np.unique(scores)) == len(scores) else 64
@@ -80,7 +85,13 @@ def best_of_top(scores: Array, latency: Array, k: int) -> float:
 
 @dataclass(frozen=True)
 class TaskScore:
-    """The metrics of one task: number of programs, and those of ``METRICS`` that a single task has."""
+    """The metrics of one task.
+
+    Attributes:
+        task: Name of the task.
+        programs: Number of its valid programs.
+        metrics: The metrics of ``METRICS`` that are defined for a single task.
+    """
 
     task: str
     programs: int
@@ -90,23 +101,27 @@ class TaskScore:
 def evaluate(
     programs: MeasuredPrograms, scores: Array, predicted: Array, networks: tuple[str, ...]
 ) -> tuple[dict[str, float], list[TaskScore]]:
-    """All metrics of ``METRICS`` over the tasks of the given networks, and those of each task.
+    """All metrics of ``METRICS`` over the tasks of the given networks, and the metrics of each task.
 
-    Failed programs are left out. RMSE, R2 and Huber are over programs; pairwise accuracy and Kendall's tau are means
-    over tasks with at least two valid programs. ``top1`` and ``top5`` are TenSet's (``eval_model_on_dataset.py``): for
-    a network, weighted sum of the lowest latencies over weighted sum of the lowest latencies among the k programs
-    scored best; then the mean over the networks. ``_pooled`` sums over the networks first (TLP). ``peak`` is the
-    task's lowest latency over the lowest among its k best-scored programs, the mean over tasks weighted by the
-    number of programs (``train_model.py``).
+    Only tasks with at least two valid programs count, and failed programs are ignored.
+
+    - ``rmse``, ``r2`` and ``huber`` are over all programs; ``pairwise_accuracy`` and ``kendall_tau`` are means over
+      tasks.
+    - ``top1`` and ``top5`` are TenSet's (``eval_model_on_dataset.py``): for each network the weighted sum of its tasks'
+      lowest latencies, divided by the weighted sum of the lowest latencies among the k programs with the highest
+      scores; then the mean over networks. ``top1_pooled`` and ``top5_pooled`` add up the sums of all networks first
+      (TLP, Zhai et al. 2023).
+    - ``peak1`` and ``peak5`` are the task's lowest latency divided by the lowest among its k programs with the highest
+      scores, as a mean over tasks weighted by their number of programs (TenSet's ``train_model.py``).
 
     Args:
-        programs: What was measured.
+        programs: P measured programs.
         scores: float64[P], higher is faster.
-        predicted: float64[P], predicted normalised throughput.
-        networks: The networks whose tasks count.
+        predicted: float64[P], predicted relative throughput.
+        networks: Names of the networks whose tasks count.
 
     Raises:
-        ValueError: no task of these networks has two valid programs.
+        InputError: no task of these networks has two valid programs.
     """
     target = programs.throughput().astype(np.float64)
     valid = np.isfinite(programs.latency)
@@ -134,7 +149,7 @@ def evaluate(
             )
         )
     if not tasks:
-        raise ValueError(f"no task of {', '.join(networks)} has two valid programs; nothing to evaluate")
+        raise InputError(f"no task of {', '.join(networks)} has two valid programs; nothing to evaluate")
     metrics: dict[str, float] = {
         "rmse": rmse(predicted[used], target[used]),
         "r2": r2(predicted[used], target[used]),

@@ -1,1 +1,1 @@
-"""What a program graph is, and how one is made."""
+"""Programs as graphs: arrays, node values, node type vectors and batches."""

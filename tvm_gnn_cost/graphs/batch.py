@@ -1,29 +1,34 @@
-"""Program graphs as the tensors that a model reads."""
+"""Batches: program graphs as tensors, with everything that a model reads besides its weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """G graphs with N nodes and E edges in all, joined into one graph.
+    """G graphs with N nodes of T types and E edges in all, joined into one graph.
 
     Attributes:
-        node_type: int64[N], row of the node type's vector.
+        type_vectors: float32[T, D], the vector of each node type.
+        node_type: int64[N], row in ``type_vectors``.
         values: float32[N, V].
-        edge_index: int64[2, E], numbers of nodes in the batch.
-        relation: int64[E].
-        graph: int64[N], ascending, the graph of each node.
-        size: G; graphs without nodes count.
+        edge_index: int64[2, E], source and target, numbered over all nodes of the batch.
+        relation: int64[E], a :class:`~tvm_gnn_cost.graphs.program_graph.Relation`.
+        graph: int64[N], number of the node's graph, ascending.
+        size: G, including graphs without nodes.
     """
 
+    type_vectors: Tensor
     node_type: Tensor
     values: Tensor
     edge_index: Tensor
@@ -32,25 +37,27 @@ class GraphBatch:
     size: int
 
     def to(self, device: torch.device | str) -> GraphBatch:
-        """The same batch on another device."""
-        moved = {
-            name: getattr(self, name).to(device, non_blocking=True)
-            for name in ("node_type", "values", "edge_index", "relation", "graph")
-        }
+        """The batch with every tensor on the given device."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        moved: dict[str, Any] = {name: value.to(device, non_blocking=True) for name, value in tensors.items()}
         return replace(self, **moved)
 
 
-def make_batch(graphs: ProgramGraphs, columns: np.ndarray | None = None) -> GraphBatch:
+def make_batch(
+    graphs: ProgramGraphs, vectors: NodeTypeVectors, columns: npt.NDArray[np.int64] | None = None
+) -> GraphBatch:
     """Joins graphs into a batch.
 
     Args:
-        graphs: What to join.
-        columns: int64, the columns of ``values`` to keep; all of them if None.
+        graphs: The graphs to join.
+        vectors: FastText vectors, which cover node types that were not trained on too.
+        columns: int64[V], numbers of the columns of ``values`` to keep; None keeps all.
     """
     counts = graphs.node_counts
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))
     values = graphs.values if columns is None else graphs.values[:, columns]
     return GraphBatch(
+        torch.from_numpy(vectors.matrix(graphs.type_names)),
         torch.from_numpy(graphs.node_type.astype(np.int64)),
         torch.from_numpy(np.ascontiguousarray(values)),
         torch.from_numpy(graphs.edges.astype(np.int64) + shift),

@@ -1,7 +1,7 @@
-"""FastText vectors of node types: trained on random walks over syntax trees, defined for types never seen.
+"""FastText vectors of node types, trained on random walks over syntax trees.
 
-FastText (Bojanowski et al. 2017, arXiv:1607.04606) puts a word's vector together from those of its character
-n-grams. Training is its own; reading a vector is done here with its arrays alone, so that only training needs it.
+FastText (Bojanowski et al. 2017, arXiv:1607.04606) computes a word's vector from its character n-grams, so a node type
+that was never trained on has a vector too. The package ``fasttext`` trains; this module reads vectors without it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
+from tvm_gnn_cost.graphs.ragged import offsets_of
 
-#: FastText's end-of-line word, which it never takes apart.
+#: FastText's end-of-line word, which has no n-grams.
 _END = "</s>"
 
 
 @dataclass(frozen=True)
 class NodeTypeVectors:
-    """What a trained FastText model is made of.
+    """A trained FastText model.
 
     Attributes:
-        words: The types that were seen, in FastText's order (most frequent first).
-        rows: float32[len(words) + buckets, dim], a row a word, then a row a bucket of n-grams.
+        words: The node types that were trained on, in FastText's order (most frequent first).
+        rows: float32[len(words) + buckets, dim]: one row for each word, then one for each bucket of n-grams.
         min_chars: Length of the shortest n-grams.
-        max_chars: Length of the longest.
-        buckets: Number of rows that n-grams are hashed into.
+        max_chars: Length of the longest n-grams.
+        buckets: Number of rows into which n-grams are hashed.
     """
 
     words: tuple[str, ...]
@@ -50,7 +52,7 @@ class NodeTypeVectors:
         return int(self.rows.shape[1])
 
     def vector(self, name: str) -> npt.NDArray[np.float32]:
-        """float32[dim]: the mean of the rows of the name and its n-grams; zeros where it has none of either."""
+        """The mean of the rows of a name and its n-grams: float32[dim]; zeros if it has no row at all."""
         rows = subword_rows(name, len(self.words), self.min_chars, self.max_chars, self.buckets)
         if name in self._numbers:
             rows = [self._numbers[name], *rows]
@@ -60,7 +62,7 @@ class NodeTypeVectors:
         return mean
 
     def matrix(self, names: Sequence[str]) -> npt.NDArray[np.float32]:
-        """float32[len(names), dim]."""
+        """The vectors of several names: float32[len(names), dim]."""
         return np.stack([self.vector(name) for name in names]) if names else np.zeros((0, self.dim), np.float32)
 
     @cached_property
@@ -68,7 +70,7 @@ class NodeTypeVectors:
         return {word: i for i, word in enumerate(self.words)}
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[np.float32]], dict[str, Any]]:
-        """Arrays and a dictionary that JSON can hold; :meth:`from_arrays` takes both."""
+        """Arrays and JSON from which :meth:`from_arrays` restores the vectors."""
         meta = {"words": list(self.words), "min_chars": self.min_chars, "max_chars": self.max_chars}
         return {"node_type_rows": self.rows}, meta
 
@@ -77,22 +79,30 @@ class NodeTypeVectors:
         """The inverse of :meth:`to_arrays`.
 
         Raises:
-            ValueError: something is missing, or the array's shape does not fit the words.
+            InputError: a field is missing or has a wrong type, or the array's shape does not fit the words.
         """
         missing = [name for name in ("words", "min_chars", "max_chars") if name not in meta]
         missing += [] if "node_type_rows" in arrays else ["node_type_rows"]
         if missing:
-            raise ValueError(f"the node type vectors lack '{missing[0]}'; train or save them again")
-        words, rows = tuple(meta["words"]), np.asarray(arrays["node_type_rows"], np.float32)
+            raise InputError(f"the node type vectors lack '{missing[0]}'; train or save them again")
+        words, sizes = meta["words"], (meta["min_chars"], meta["max_chars"])
+        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+            raise InputError("the node type vectors' 'words' are no list of texts; train or save them again")
+        if not all(isinstance(size, int) for size in sizes):
+            raise InputError("the node type vectors' 'min_chars' and 'max_chars' are no integers; train them again")
+        rows = np.asarray(arrays["node_type_rows"], np.float32)
         if rows.ndim != 2 or len(rows) <= len(words):
-            raise ValueError(f"node_type_rows has the shape {rows.shape}, too small for {len(words)} words")
-        return NodeTypeVectors(words, rows, int(meta["min_chars"]), int(meta["max_chars"]), len(rows) - len(words))
+            raise InputError(f"node_type_rows has the shape {rows.shape}, too small for {len(words)} words")
+        return NodeTypeVectors(tuple(words), rows, *sizes, len(rows) - len(words))
 
 
 def subword_rows(name: str, words: int, min_chars: int, max_chars: int, buckets: int) -> list[int]:
-    """Rows of the n-grams of ``<name>``: ``Dictionary::computeSubwords`` of FastText 0.9.3 (dictionary.cc).
+    """Rows of the n-grams of ``<name>``, as in ``Dictionary::computeSubwords`` of FastText 0.9.3 (dictionary.cc).
 
-    N-grams are counted in UTF-8 characters and hashed byte by byte. ``words`` is the number of the first bucket's row.
+    N-grams are counted in UTF-8 characters and hashed byte by byte. ``words`` is the row of the first bucket.
+
+    >>> subword_rows("For", 10, 3, 5, 2000)  # of <Fo, <For, <For>, For, For> and or>
+    [1042, 1432, 234, 746, 836, 1400]
     """
     if name == _END or buckets == 0:
         return []
@@ -103,7 +113,7 @@ def subword_rows(name: str, words: int, min_chars: int, max_chars: int, buckets:
             last = first + length
             if last > len(characters):
                 break
-            # A single character that is only the mark of the word's begin or end is no n-gram.
+            # The marks < and > alone are no n-grams.
             if length == 1 and (first == 0 or last == len(characters)):
                 continue
             rows.append(words + _fnv1a(b"".join(characters[first:last])) % buckets)
@@ -111,7 +121,7 @@ def subword_rows(name: str, words: int, min_chars: int, max_chars: int, buckets:
 
 
 def _fnv1a(text: bytes) -> int:
-    """32-bit FNV-1a with FastText's slip: a byte is sign-extended to 32 bits before it is mixed in."""
+    """32-bit FNV-1a with FastText's deviation: each byte is sign-extended to 32 bits before the XOR."""
     value = 2166136261
     for byte in text:
         value ^= byte if byte < 128 else byte | 0xFFFFFF00
@@ -132,24 +142,34 @@ def train_vectors(
     max_chars: int = 5,
     buckets: int = 2000,
 ) -> NodeTypeVectors:
-    """Trains FastText's skip-gram on random walks over the syntax trees; the same seed gives the same vectors.
+    """Trains FastText's skip-gram on random walks over the syntax trees.
 
-    The seed chooses the walks; FastText 0.9.3 always starts from the same weights.
+    Args:
+        graphs: Where to walk.
+        dim: Length of a vector.
+        seed: Seeds the walks; FastText 0.9.3 always starts from the same weights, so a seed fixes the vectors.
+        walks: Number of walks.
+        walk_length: Number of nodes of a walk.
+        window: Largest distance in a walk between a node and the neighbours that it should predict.
+        epochs: Passes over all walks.
+        min_chars: Length of the shortest character n-grams.
+        max_chars: Length of the longest character n-grams.
+        buckets: Number of rows into which n-grams are hashed.
 
     Raises:
-        ValueError: the graphs have no node, or a type's name has a space in it.
-        RuntimeError: FastText failed.
+        InputError: no graph has a node, or a node type's name is empty or contains a space.
+        WorkError: FastText failed.
     """
     spaced = [name for name in graphs.type_names if not name or name.split() != [name]]
     if spaced:
-        raise ValueError(
+        raise InputError(
             f"node type name {spaced[0]!r} is empty or has a space in it, and FastText would take it apart"
         )
     sentences = random_walks(graphs, walks, walk_length, seed)
     names = np.array(graphs.type_names, dtype=object)
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "walks.txt"
-        corpus.write_text("".join(" ".join(line) + "\n" for line in names[sentences].tolist()))
+        corpus.write_text("".join(" ".join(line) + "\n" for line in names[sentences].tolist()), encoding="utf-8")
         words, rows = _skip_gram(
             corpus,
             {
@@ -160,9 +180,9 @@ def train_vectors(
                 "maxn": max_chars,
                 "bucket": buckets,
                 "minCount": 1,
-                # Natural language's threshold would drop nearly every word of a vocabulary as small as this.
+                # The default is meant for natural language; in a vocabulary this small it would drop nearly every word.
                 "t": 0.05,
-                # More threads race on the weights, and no two trainings would be alike.
+                # Several threads race on the weights, and no two trainings would give the same vectors.
                 "thread": 1,
                 "verbose": 0,
             },
@@ -173,12 +193,12 @@ def train_vectors(
 def _skip_gram(corpus: Path, settings: Mapping[str, Any]) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
     """Runs ``fasttext.train_unsupervised`` and returns its words and input matrix.
 
-    With one thread FastText 0.9.3 sets the first tenth of that matrix and leaves the rest to what was in memory, even
-    NaN (``DenseMatrix::uniform``: ten blocks, one a thread). So it trains in a process of its own, in which glibc
-    hands out memory full of zeros (``MALLOC_PERTURB_`` is the complement of that byte).
+    With one thread FastText 0.9.3 initialises only the first tenth of that matrix and leaves the rest as it was in
+    memory, possibly NaN (``DenseMatrix::uniform``: ten blocks, one for each thread). So it trains in a process of its
+    own, in which glibc allocates memory filled with zeros (``MALLOC_PERTURB_`` is the complement of the byte).
 
     Raises:
-        RuntimeError: FastText failed.
+        WorkError: FastText failed.
     """
     import fasttext
 
@@ -190,28 +210,29 @@ def _skip_gram(corpus: Path, settings: Mapping[str, Any]) -> tuple[tuple[str, ..
     command = [sys.executable, "-c", script, str(corpus), json.dumps(dict(settings)), str(model)]
     done = subprocess.run(command, env={**os.environ, "MALLOC_PERTURB_": "255"}, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"FastText failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise WorkError(f"FastText failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     trained = fasttext.load_model(str(model))
     return tuple(trained.words), np.array(trained.get_input_matrix(), np.float32)
 
 
 def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> npt.NDArray[np.int32]:
-    """int32[walks, length]: node types along walks over the CHILD edges, in either direction.
+    """Node types along random walks over the CHILD edges, in either direction: int32[walks, length].
 
-    Where a walk starts, rare types are preferred: by the square root of how often they occur.
+    A walk starts at a node type with a probability proportional to the square root of its frequency, so that rare
+    types occur often enough.
 
     Raises:
-        ValueError: the graphs have no node.
+        InputError: no graph has a node.
     """
     nodes = len(graphs.node_type)
     if nodes == 0:
-        raise ValueError("there is no node to walk over; every graph is empty")
+        raise InputError("there is no node to walk over; every graph is empty")
     offsets, neighbours = _neighbours(graphs)
     rng = np.random.default_rng(seed)
     frequency = np.bincount(graphs.node_type, minlength=len(graphs.type_names)).astype(np.float64)
     share = np.sqrt(frequency)
     by_type = np.argsort(graphs.node_type, kind="stable")
-    first = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
+    first = offsets_of(frequency.astype(np.int64))
     start_type = rng.choice(len(share), walks, p=share / share.sum())
     here = by_type[first[start_type] + (rng.random(walks) * frequency[start_type]).astype(np.int64)]
     out = np.empty((walks, length), np.int32)
@@ -225,35 +246,40 @@ def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> n
 
 
 def _neighbours(graphs: ProgramGraphs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Adjacency lists over all graphs at once: where each node's list begins, and the lists laid end to end."""
+    """Neighbours over CHILD edges as a ragged array over the nodes of all graphs: offsets and node numbers."""
     child = graphs.relation == Relation.CHILD
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))[child]
     source, target = (graphs.edges[side, child] + shift for side in (0, 1))
     ends = np.concatenate([source, target])
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=len(graphs.node_type)))])
+    offsets = offsets_of(np.bincount(ends, minlength=len(graphs.node_type)))
     lists = np.concatenate([target, source])[np.argsort(ends, kind="stable")]
-    return offsets.astype(np.int64), lists if len(lists) else np.zeros(1, np.int64)
+    return offsets, lists if len(lists) else np.zeros(1, np.int64)
 
 
 def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
-    """Draws the seen types by the two principal components of their vectors; the file's suffix gives the format.
+    """Plots the trained node types by the two principal components of their unit vectors.
+
+    Args:
+        vectors: The vectors.
+        path: The picture; its suffix chooses the format.
 
     Raises:
-        ValueError: fewer than two types were seen, or Matplotlib cannot write that format.
+        InputError: there are fewer than two node types, or Matplotlib cannot write the format.
+        OSError: the file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     names = [word for word in vectors.words if word != _END]
     if len(names) < 2:
-        raise ValueError(f"{len(names)} node type(s): at least two are needed for a picture")
+        raise InputError(f"{len(names)} node type(s): at least two are needed for a picture")
     points = vectors.matrix(names).astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
     points -= points.mean(axis=0)
     _, strength, directions = np.linalg.svd(points, full_matrices=False)
     flat = points @ directions[:2].T
     share = strength[:2] ** 2 / max(float((strength**2).sum()), 1e-12)
-    # Not pyplot: its backend is the caller's choice.
+    # pyplot would change the backend of the caller.
     figure = Figure(figsize=(12, 9))
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -266,11 +292,14 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({share[1]:.0%})")
     axes.set_title("Node types by their FastText vectors")
+    formats = figure.canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in formats:
+        raise InputError(f"{path}: a picture's name must end in one of: {', '.join(f'.{name}' for name in formats)}")
     figure.savefig(path, bbox_inches="tight", dpi=130)
 
 
 def _spread(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Places for labels right of the points: each moves down until it overlaps none that is already placed."""
+    """Label positions right of the points: float64[n, 2]; each moves down until it overlaps no earlier one."""
     width, height = 0.13 * np.ptp(points[:, 0]), 0.017 * max(float(np.ptp(points[:, 1])), 1e-9)
     placed = np.zeros((0, 2))
     out = np.empty_like(points)

@@ -1,4 +1,4 @@
-"""What a program graph is: flat arrays for a whole population of tensor programs."""
+"""Program graphs: the syntax trees of many tensor programs in flat arrays."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-#: ``tree`` is the whole syntax tree, ``statements`` the same without what lies below index expressions.
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.ragged import gather, join
+
+#: ``tree`` has every node of the syntax tree; ``statements`` leaves out indices, bindings, regions and declarations.
 Detail = Literal["tree", "statements"]
 
 
 class Relation(IntEnum):
-    """What an edge stands for; each edge points from the first to the second."""
+    """Meaning of an edge, as source -> target."""
 
     CHILD = 0  #: parent in the syntax tree -> child
     LOOP = 1  #: loop -> a buffer access inside it whose address depends on the loop's variable
@@ -24,19 +27,18 @@ class Relation(IntEnum):
 
 @dataclass(frozen=True)
 class ProgramGraphs:
-    """A population of program graphs, laid end to end.
+    """G program graphs with N nodes and E edges in all.
 
     Attributes:
-        type_names: Normalised node type names; ``node_type`` indexes it.
-        node_type: int32[N].
-        values: float32[N, len(graphs.values.VALUES)], the columns in that order, already on a log scale where that
-            module says so.
-        edges: int32[2, E], source and target; a node's number counts from 0 within its own graph.
+        type_names: Names of the node types, normalised across TVM versions.
+        node_type: int32[N], index into ``type_names``.
+        values: float32[N, len(graphs.values.VALUES)], columns in the order of ``VALUES`` and on the scales given there.
+        edges: int32[2, E], source and target; nodes are numbered from 0 within each graph.
         relation: int8[E], a :class:`Relation`.
         node_offsets: int64[G + 1]; graph ``g`` has the nodes ``node_offsets[g]:node_offsets[g + 1]``. A graph
             that could not be extracted has none.
-        edge_offsets: int64[G + 1].
-        errors: Graph number -> why it could not be extracted.
+        edge_offsets: int64[G + 1], likewise for edges.
+        errors: For each graph that could not be extracted, its number and the reason.
         detail: Which nodes were extracted; a model reads graphs of one detail only.
     """
 
@@ -55,14 +57,18 @@ class ProgramGraphs:
 
     @property
     def node_counts(self) -> npt.NDArray[np.int64]:
-        """int64[G], the nodes of each graph."""
+        """Number of nodes of each graph: int64[G]."""
         return np.diff(self.node_offsets)
 
     def select(self, graphs: Sequence[int] | npt.NDArray[np.int64]) -> ProgramGraphs:
-        """The given graphs, in the given order."""
+        """The graphs with the given numbers, in the given order.
+
+        Raises:
+            IndexError: there is no graph with such a number.
+        """
         graphs = np.asarray(graphs, dtype=np.int64)
-        nodes, node_offsets = _gather(self.node_offsets, graphs)
-        edges, edge_offsets = _gather(self.edge_offsets, graphs)
+        nodes, node_offsets = gather(self.node_offsets, graphs)
+        edges, edge_offsets = gather(self.edge_offsets, graphs)
         return ProgramGraphs(
             self.type_names,
             self.node_type[nodes],
@@ -77,16 +83,16 @@ class ProgramGraphs:
 
     @staticmethod
     def concatenate(parts: Sequence[ProgramGraphs]) -> ProgramGraphs:
-        """One population out of several, whose type names may differ.
+        """All graphs of several parts; the parts' ``type_names`` may differ.
 
         Raises:
-            ValueError: there is no part, or their details differ.
+            InputError: ``parts`` is empty, or the parts have different details.
         """
         if not parts:
-            raise ValueError("no program graphs to concatenate")
+            raise InputError("no program graphs to concatenate")
         details = {part.detail for part in parts}
         if len(details) > 1:
-            raise ValueError("graphs of whole trees and graphs of statements do not belong together; extract one kind")
+            raise InputError("graphs of whole trees and graphs of statements do not belong together; extract one kind")
         names: dict[str, int] = {}
         types = []
         for part in parts:
@@ -99,8 +105,8 @@ class ProgramGraphs:
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.edges for part in parts], axis=1),
             np.concatenate([part.relation for part in parts]),
-            _join_offsets([part.node_offsets for part in parts]),
-            _join_offsets([part.edge_offsets for part in parts]),
+            join([part.node_offsets for part in parts]),
+            join([part.edge_offsets for part in parts]),
             {
                 start + graph: error
                 for start, part in zip(starts, parts, strict=False)
@@ -108,17 +114,3 @@ class ProgramGraphs:
             },
             details.pop(),
         )
-
-
-def _gather(
-    offsets: npt.NDArray[np.int64], graphs: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The rows of the given graphs in a flat array, and those graphs' new offsets."""
-    counts = np.diff(offsets)[graphs]
-    new_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    rows = np.repeat(offsets[graphs] - new_offsets[:-1], counts) + np.arange(new_offsets[-1])
-    return rows, new_offsets
-
-
-def _join_offsets(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in parts]))]).astype(np.int64)

@@ -1,11 +1,11 @@
-"""The columns of ``ProgramGraphs.values`` and the groups they come in.
+"""The columns of ``ProgramGraphs.values``, in groups.
 
-Magnitudes (counts, bytes, extents, depths) are ``log2(1 + x)``, signed quantities ``sign(x) * log2(1 + |x|)``; columns
-that answer yes or no are 0 or 1. A column that says nothing about a node is 0 there.
+Counts, bytes, extents and depths are ``log2(1 + x)``, signed quantities ``sign(x) * log2(1 + |x|)``, flags 0 or 1. A
+column that does not apply to a node is 0 there.
 
-What the groups ``access`` and ``work`` know follows TVM's per-store features
-(``src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc``, after Ansor, arXiv:2006.06762), taken from the
-index expressions instead of a lowered program. A loop of one iteration is no loop there.
+The groups ``access`` and ``work`` follow TVM's per-store features
+(``src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc``, after Ansor, arXiv:2006.06762), computed from the
+index expressions instead of a lowered program. They ignore loops of one iteration.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.errors import InputError
+
 _CONSTANT = (
     "const_0",  # immediate: its value; For and Range: extent; Buffer, BufferLoad, BufferStore: the buffer's elements
     "const_1",  # immediate: 1; For and Range: first value; Buffer, BufferLoad, BufferStore: dimensions, not a logarithm
 )
-_DTYPE = ("dtype_bytes", "dtype_lanes", "is_float", "is_int")  # of an expression, a buffer or a stored value
+_DTYPE = ("dtype_bytes", "dtype_lanes", "is_float", "is_int")  # of an expression, buffer or stored value
 _LOOP = (
     # For
     "extent",
@@ -40,19 +42,19 @@ _LOOP = (
     "unrolled_iterations",
     "thread_iterations",
     "loop_depth",
-    "unroll_max_step",  # of the nearest unroll annotation around the node
+    "unroll_max_step",  # of the innermost unroll annotation around the node
     "unroll_explicit",
     "tree_depth",
 )
 _ACCESS = (
     # BufferLoad and BufferStore, outside indices, regions and predicates
     "buffer_bytes",
-    "buffer_is_param",  # a parameter of the function, not allocated inside
+    "buffer_is_param",  # a parameter of the function, not allocated in it
     "is_store",
     "executions",
     "unique_bytes",
     "unique_lines",  # cache lines of 64 bytes
-    "stride_innermost",  # bytes the address moves by in one iteration of the innermost loop, signed
+    "stride_innermost",  # signed bytes by which an iteration of the innermost loop moves the address
     "stride_second",
     "stride_third",
     "stride_vectorized",
@@ -62,29 +64,29 @@ _ACCESS = (
     "vectorized_stride_one",
     "reuse_count",  # extent of the innermost loop that does not move the address
     "reuse_iterations",  # iterations of the loops inside that loop
-    "reuse_bytes",  # what all accesses touch in one iteration of that loop
+    "reuse_bytes",  # bytes that all accesses touch in one iteration of that loop
     "dependent_loops",
     "independent_loops",
     "footprint_1",  # bytes touched while the innermost loop runs
-    "footprint_2",  # the two innermost, and so on
+    "footprint_2",  # bytes touched while the two innermost loops run, and so on
     "footprint_3",
     "footprint_4",
-    "is_update",  # a store whose value loads the same buffer, and that load
+    "is_update",  # a store whose value loads from the same buffer, and that load
     "parallel_in_address",
 )
 _WORK = (
-    # For, BlockRealize, Block and BufferStore: the subtree, in one execution of the node unless it says total
+    # For, BlockRealize, Block and BufferStore: sums over the subtree for one execution of the node, or for all (total)
     "float_ops",
     "float_ops_total",
     "math_calls",  # calls of floating-point functions such as exp
     "math_calls_total",
-    "int_ops",  # integer arithmetic, that of indices and bindings included
+    "int_ops",  # integer arithmetic, including indices and bindings
     "int_ops_total",
     "loads",
     "stores",
     "footprint_bytes",  # of all accesses, summed over the buffers
-    "body_bytes",  # For: the same in one iteration
-    "intensity",  # floating-point operations and calls a byte
+    "body_bytes",  # For: footprint_bytes of one iteration
+    "intensity",  # floating-point operations and calls per byte
     "is_innermost",  # For: no loop inside
     "body_children",  # For: statements directly inside
 )
@@ -100,7 +102,7 @@ VALUES: tuple[tuple[str, str], ...] = tuple(
     )
     for name in names
 )
-"""(column name, group), in the order of the columns; the extension fills them in the same order."""
+"""Name and group of each column, in the order in which the C++ extension fills them (``extraction/values.h``)."""
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(group for _, group in VALUES))
 
@@ -108,10 +110,13 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(group for _, group in VALUES))
 def columns(groups: Sequence[str]) -> npt.NDArray[np.int64]:
     """Column numbers of the given groups, ascending: int64[C].
 
+    >>> columns(["dtype", "constant"]).tolist()
+    [0, 1, 2, 3, 4, 5]
+
     Raises:
-        ValueError: a group does not exist.
+        InputError: a group does not exist.
     """
     unknown = sorted(set(groups) - set(GROUPS))
     if unknown:
-        raise ValueError(f"no value group {unknown[0]!r}; the groups are {', '.join(GROUPS)}")
+        raise InputError(f"no value group {unknown[0]!r}; the groups are {', '.join(GROUPS)}")
     return np.array([i for i, (_, group) in enumerate(VALUES) if group in groups], dtype=np.int64)

@@ -1,1 +1,1 @@
-"""Building and running programs on this machine."""
+"""This machine: its description, exclusive measurements, and the cards of measurements."""

@@ -1,4 +1,4 @@
-"""One measurement at a time on a machine; needs no TVM."""
+"""A lock that lets one process measure at a time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: One lock a machine and user, so that two processes never measure at the same time; ``flock`` on it works too.
+#: The lock's file, one on each machine; scripts can wait for it with ``flock``.
 LOCK_PATH = Path(tempfile.gettempdir()) / "tvm_gnn_cost-measure.lock"
 
 
 @contextmanager
 def machine_to_itself() -> Iterator[None]:
-    """Waits until no other process measures on this machine, and keeps others waiting meanwhile."""
+    """Waits until no other process measures on this machine; others wait until the block ends.
+
+    A process that is killed releases the lock.
+    """
     descriptor = os.open(LOCK_PATH, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What machine this is, for cards and reports."""
+"""A description of this machine for cards and reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory in GiB and operating system; nothing that names the machine or its user."""
+    """Processor, cores, memory in GiB, system and Python version; nothing that identifies the machine or its user."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

@@ -1,109 +1,96 @@
-"""The baseline: TVM's own XGBoost cost model on TVM's own per-store features; talks to TVM."""
+"""The baseline: TVM's XGBoost cost model, trained on TVM's per-store features of stored programs.
+
+Each of TVM's schedulers has labels, a packing of stores, an objective and settings of its own; these are in
+``tvm_gnn_cost.schedulers``. This module has the rest.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import xgboost
 
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures
-from tvm_gnn_cost.which_tvm import has
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import replacing
 
-if TYPE_CHECKING:
-    from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
-
-
-def boosted_trees(seed: int = 0) -> BoostedTrees | AutoSchedulerTrees:
-    """The XGBoost cost model of the installed TVM: ``auto_scheduler``'s where it has that, or MetaSchedule's."""
-    if has("auto_scheduler"):
-        from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
-
-        return AutoSchedulerTrees(seed)
-    return BoostedTrees(seed)
+#: Per-store features: for each program a matrix float32[stores, 164].
+Matrices = Sequence[npt.NDArray[np.float32]]
 
 
-class BoostedTrees:
-    """MetaSchedule's ``XGBModel``, trained offline on stored programs instead of inside a search.
+class BoostedTrees(ABC):
+    """An XGBoost cost model that is trained on stored programs instead of during a search."""
 
-    Labels, packing of a program's stores, objective and settings are TVM's (``cost_model/xgb_model.py``).
-    """
+    @abstractmethod
+    def train(self, features: Matrices, throughput: npt.NDArray[np.float32], task: npt.NDArray[np.int32]) -> None:
+        """Trains on P programs as TVM does, given relative throughput float32[P] and task numbers int32[P]."""
 
-    def __init__(self, seed: int = 0) -> None:
-        from tvm.s_tir.meta_schedule.cost_model import XGBModel
-        from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
+    @abstractmethod
+    def predict_throughput(self, features: Matrices) -> npt.NDArray[np.float64]:
+        """Predicts the relative throughput of P programs: float64[P]."""
 
-        self.model = XGBModel(config=XGBConfig(seed=seed), verbose_eval=0)
+    @property
+    @abstractmethod
+    def booster(self) -> xgboost.Booster:
+        """XGBoost's model."""
+
+    @booster.setter
+    @abstractmethod
+    def booster(self, booster: xgboost.Booster) -> None:
+        """Replaces XGBoost's model."""
 
     def fit(self, programs: MeasuredPrograms) -> None:
-        """Trains on all programs that have features; failed ones have throughput 0, as in TVM.
+        """Trains on all programs that have features; failed programs have throughput 0, as in TVM.
 
         Raises:
-            ValueError: the programs carry no per-store features.
+            InputError: the programs have no per-store features.
         """
-        features = stored_features(programs)
-        rows = [i for i in range(len(programs)) if len(features[i])]
-        with _quiet():
-            self.model._train([features[i] for i in rows], programs.throughput()[rows])
+        features, rows = _with_features(programs)
+        self.train([features[i] for i in rows], programs.throughput()[rows], programs.task[rows])
 
     def predict(self, programs: MeasuredPrograms) -> npt.NDArray[np.float64]:
-        """float64[P]: predicted normalised throughput; 0 where a program has no features."""
-        features = stored_features(programs)
-        rows = [i for i in range(len(programs)) if len(features[i])]
+        """Predicts the relative throughput of P programs: float64[P]; 0 for a program without features.
+
+        Raises:
+            InputError: the programs have no per-store features.
+        """
+        features, rows = _with_features(programs)
         out = np.zeros(len(programs))
-        out[rows] = self.model._predict([features[i] for i in rows])
+        out[rows] = self.predict_throughput([features[i] for i in rows])
         return out
 
     def save(self, path: Path) -> None:
-        """Writes the booster in XGBoost's JSON."""
-        self.model.booster.save_model(path)
+        """Writes XGBoost's model atomically: as JSON if the name ends in ``.json``, else as UBJSON."""
+        with replacing(path) as unfinished:
+            unfinished.write_bytes(self.booster.save_raw("json" if path.suffix == ".json" else "ubj"))
 
     def load(self, path: Path) -> None:
-        """Reads what :meth:`save` wrote.
+        """Reads a model that :meth:`save` or TVM's own cost model wrote.
 
         Raises:
-            ValueError: the file is not one of XGBoost's.
+            InputError: the file is missing or damaged, or is not a model of per-store features.
         """
-        self.model.booster = load_booster(path)
+        if not path.is_file():
+            raise InputError(f"{path}: there is no such file; 'tvm-gnn-cost train --model xgb' makes one")
+        booster = xgboost.Booster()
+        try:
+            booster.load_model(path)
+        except (xgboost.core.XGBoostError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not a model file of XGBoost ({str(error).splitlines()[0]})") from error
+        if booster.num_features() != PER_STORE_COLUMNS:
+            raise InputError(
+                f"{path}: a model of {booster.num_features()} features, not of TVM's {PER_STORE_COLUMNS} per-store ones"
+            )
+        self.booster = booster
 
 
-def load_booster(path: Path) -> xgboost.Booster:
-    """Reads a model file of XGBoost.
-
-    Raises:
-        ValueError: it is none.
-    """
-    booster = xgboost.Booster()
-    try:
-        booster.load_model(path)
-    except xgboost.core.XGBoostError as error:
-        raise ValueError(f"{path}: not a model file of XGBoost ({str(error).splitlines()[0]})") from error
-    return booster
-
-
-def stored_features(programs: MeasuredPrograms) -> RaggedFeatures:
-    """The per-store features of the programs.
-
-    Raises:
-        ValueError: there are none.
-    """
-    if programs.per_store_features is None:
-        raise ValueError("the store has no per-store features, which XGBoost reads; extract it again with them")
-    return programs.per_store_features
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """TVM logs every 25 rounds of XGBoost."""
-    logger = logging.getLogger("tvm.s_tir.meta_schedule.cost_model.xgb_model")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+def _with_features(programs: MeasuredPrograms) -> tuple[RaggedFeatures, list[int]]:
+    """The features of all programs, and the numbers of the programs that have at least one store."""
+    features = programs.per_store_features
+    if features is None:
+        raise InputError("the store has no per-store features, which XGBoost reads; extract it again with them")
+    return features, [i for i in range(len(programs)) if len(features[i])]

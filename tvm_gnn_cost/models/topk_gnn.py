@@ -1,4 +1,4 @@
-"""The TopK-pooling graph neural network: a batch of program graphs in, one score a program out."""
+"""The graph neural network with TopK pooling: it maps a batch of program graphs to one score for each program."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tvm_gnn_cost.models.relational_conv import RelationalConv
 
 @dataclass(frozen=True)
 class TopKGNNConfig:
-    """What a :class:`TopKGNN` is made of.
+    """Architecture of a :class:`TopKGNN`.
 
     Attributes:
-        detail: Which nodes it reads, ``tree`` (all) or ``statements`` (none of the index arithmetic).
-        groups: Groups of node values it reads (``graphs.values``).
+        detail: Detail of the graphs that it reads: ``tree`` (all nodes) or ``statements`` (no index arithmetic).
+        groups: Groups of node values that it reads (``graphs.values``).
         type_dim: Length of a node type's FastText vector.
-        hidden: Channels of each convolution.
-        layers: Convolutions, each followed by TopK pooling.
+        hidden: Number of channels of each convolution.
+        layers: Number of convolutions, each followed by TopK pooling.
         ratio: Share of the nodes that each pooling keeps.
-        conv: ``graph`` is GraphConv over the undirected tree (TPGNN); ``relational`` has one weight for each
+        conv: ``graph`` is GraphConv over the undirected tree (TPGNN); ``relational`` has a weight matrix for each
             relation and direction (RGCN, Schlichtkrull et al. 2017, arXiv:1703.06103).
-        head: Channels of the perceptron that makes the score.
-        encode: Whether a perceptron makes the first channels out of vector and values before any convolution.
-        total: Whether a readout also has the sum over the nodes: costs of statements add up.
-        costs: Kinds of cost that the model estimates for one iteration of each node and adds up over the program;
-            0 for none. See :meth:`TopKGNN.log_costs`.
-        dropout: In the head.
+        head: Channels of the hidden layers of the perceptron that computes the score.
+        encode: Whether a perceptron encodes type vector and values before the first convolution.
+        total: Whether each readout also has the sum over the nodes, because costs of statements add up.
+        costs: Number of kinds of cost that the model estimates for each node and sums over the program; 0 for none. See
+            :meth:`TopKGNN.log_costs`.
+        dropout: Dropout of the head.
     """
 
     detail: Detail = "statements"
@@ -52,7 +52,8 @@ class TopKGNNConfig:
     dropout: float = 0.3
 
 
-#: As published: 18 + 2 values a node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max || mean, 256-128-64-1.
+#: TPGNN as published: 18 + 2 inputs for each node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max and mean
+#: readout, perceptron 256-128-64-1.
 TPGNN = TopKGNNConfig(
     detail="tree",
     groups=("constant",),
@@ -71,26 +72,23 @@ PRESETS: dict[str, TopKGNNConfig] = {"gnn": TopKGNNConfig(), "tpgnn": TPGNN}
 
 
 class TopKGNN(nn.Module):
-    """Scores programs; higher is faster.
+    """Scores programs; a higher score means faster.
 
-    The scores are logits of the throughput relative to the task's best program, up to a scale and a shift
-    (``training.calibration``).
+    Up to a scale and a shift (``training.calibration``), a score is the logit of the throughput relative to the task's
+    best program.
 
     Args:
         config: The architecture.
-        type_vectors: float32[T, config.type_dim], one row a node type; not trained.
-        mean: float32[V], of each value over the training nodes.
-        std: float32[V], likewise.
+        mean: float32[V], mean of each node value over the training nodes.
+        std: float32[V], standard deviation of each node value.
     """
 
-    type_vectors: Tensor
     mean: Tensor
     std: Tensor
 
-    def __init__(self, config: TopKGNNConfig, type_vectors: Tensor, mean: Tensor, std: Tensor) -> None:
+    def __init__(self, config: TopKGNNConfig, mean: Tensor, std: Tensor) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("type_vectors", type_vectors, persistent=False)
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
         channels = config.type_dim + len(mean)
@@ -119,7 +117,7 @@ class TopKGNN(nn.Module):
         if config.costs:
             hidden = config.hidden
             self.cost = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, config.costs))
-            # Before any training already: what costs more is slower.
+            # The initial weights already say that a program with higher costs is slower.
             self.slower = nn.Linear(config.costs, 1)
             nn.init.constant_(self.slower.weight, -1 / config.costs)
             nn.init.zeros_(self.slower.bias)
@@ -129,14 +127,14 @@ class TopKGNN(nn.Module):
         self.iterations = names.index("iterations") if "iterations" in names else None
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """float32[G]: a score for each graph."""
+        """Scores the graphs of a batch: float32[G]."""
         return self.score_and_latency(batch)[0]
 
     def score_and_latency(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
-        """float32[G] each: scores, and logarithms of the latency in milliseconds; no latency without ``costs``.
+        """Scores and natural logarithms of latencies in milliseconds: float32[G] each; no latency without ``costs``.
 
-        The latency is that on the machine which was trained on. It is there to be learned: it compares the programs of
-        different tasks, which the scores don't, so that every measurement says what the costs of statements are.
+        Training also fits the latency, on the machine that measured. Unlike scores, latencies compare programs of
+        different tasks, so that the costs of statements are learned from every measurement.
         """
         x = self._encode(batch)
         edge_index, relation, graph = self._edges(batch)
@@ -155,22 +153,25 @@ class TopKGNN(nn.Module):
         return score.squeeze(1), self.latency(costs).squeeze(1)
 
     def log_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """float32[G, costs]: logarithms of costs that add up over the nodes, brought near to zero.
+        """Logarithms of the costs of each program, shifted and scaled to be near zero: float32[G, costs].
 
-        A program's time is the sum over its statements of how often each runs times what one run of it costs. The
-        model estimates the logarithm of the second out of a node's channels ``x`` float32[N, hidden] after the first
-        convolution, and is given the first: that need not be learned from few programs.
+        A program's cost is the sum over its nodes of the number of iterations times the cost of one iteration. The
+        number of iterations is a node value; the model estimates the logarithm of the other factor.
+
+        Args:
+            x: float32[N, hidden], the nodes' channels after the first convolution.
+            batch: The batch.
         """
         cost = self._node_costs(x, batch)
-        # Shifted by each graph's largest: exp() must not overflow. A graph without nodes costs nothing.
+        # Subtract each graph's largest cost, so that exp() cannot overflow. A graph without nodes costs nothing.
         largest = global_max_pool(cost, batch.graph, batch.size).detach()
         total = global_add_pool(torch.exp(cost - largest[batch.graph]), batch.graph, batch.size)
-        # Programs of 1 ms or so run some exp(12) iterations; 4 is about the deviation.
+        # A program of about 1 ms has some exp(12) iterations; 4 is about the deviation over programs.
         logarithm: Tensor = (torch.log(total + 1e-9) + largest - 12) / 4
         return logarithm
 
     def _node_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """float32[N, costs]: the logarithms of the nodes' costs."""
+        """Logarithms of the costs of each node: float32[N, costs]."""
         cost: Tensor = self.cost(x)
         if self.iterations is not None:
             # Stored as log2(1 + n).
@@ -178,16 +179,16 @@ class TopKGNN(nn.Module):
         return cost
 
     def cost_shares(self, batch: GraphBatch) -> Tensor:
-        """float32[N]: each node's share of its program's costs; 0 everywhere without ``costs``."""
+        """Share of each node in its program's costs: float32[N]; all zero without ``costs``."""
         if not self.config.costs:
-            return torch.zeros(len(batch.node_type))
+            return batch.values.new_zeros(len(batch.node_type))
         edge_index, relation, _ = self._edges(batch)
         x = self._convolve(0, self._encode(batch), edge_index, relation)
         shares: Tensor = softmax(self._node_costs(x, batch), batch.graph, num_nodes=batch.size).mean(dim=1)
         return shares
 
     def _encode(self, batch: GraphBatch) -> Tensor:
-        x = torch.cat([self.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
+        x = torch.cat([batch.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
         encoded: Tensor = self.encoder(x)
         return encoded
 
@@ -199,7 +200,7 @@ class TopKGNN(nn.Module):
         return torch.relu(normed) + x
 
     def _edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges in both directions; a reversed edge's relation is a relation of its own."""
+        """Edges in both directions, their relations and the nodes' graphs; a reversed edge has another relation."""
         edge_index, relation = batch.edge_index, batch.relation
         if self.config.conv == "graph":
             tree = relation == Relation.CHILD
@@ -213,6 +214,6 @@ class TopKGNN(nn.Module):
     def _read(self, x: Tensor, graph: Tensor, size: int) -> Tensor:
         parts = [global_max_pool(x, graph, size), global_mean_pool(x, graph, size)]
         if self.config.total:
-            # Scaled to the size of the other two for a usual statement graph of 64 nodes.
+            # A usual statement graph has 64 nodes: this gives the sum the size of the other two.
             parts.append(global_add_pool(x, graph, size) / 64)
         return torch.cat(parts, dim=1)

@@ -1,1 +1,1 @@
-"""The networks and operators whose tasks are measured or tuned."""
+"""Networks and operators whose tasks are measured or tuned, in plain ``torch.nn``."""

@@ -1,7 +1,7 @@
-"""Convolutional networks in plain ``torch.nn``: the networks to tune and those that only train the cost model.
+"""Convolutional networks: the networks to tune, and some whose tasks only train the cost model.
 
-Weights are random: a latency does not depend on them, and nothing has to be downloaded. Shapes follow
-the papers named at each function.
+The weights are random, because latencies do not depend on them and nothing has to be downloaded. The shapes follow the
+paper that is named at each function.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class ConvNormAct(nn.Sequential):
-    """Convolution, batch norm and an activation; ``act=None`` leaves the activation out."""
+    """Convolution, batch normalisation and an activation, or none for ``act=None``; by default it keeps the size."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Residual(nn.Module):
 
 
 class Concat(nn.Module):
-    """Runs every branch on the same input and joins their channels."""
+    """Runs every branch on the same input and concatenates their channels."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def resnet_50() -> nn.Module:
 
 
 def resnext_50() -> nn.Module:
-    """ResNeXt-50 32x4d, at its grouped convolutions."""
+    """ResNeXt-50 32x4d, with grouped convolutions."""
     return resnet((3, 4, 6, 3), bottleneck=True, groups=32, width=128)
 
 
@@ -242,7 +242,7 @@ def squeezenet() -> nn.Module:
 
 
 def densenet_small() -> nn.Module:
-    """DenseNet with growth 32 and blocks of 4 (Huang et al. 2016, arXiv:1608.06993), cut short: its tasks repeat."""
+    """DenseNet with growth 32 (Huang et al. 2016, arXiv:1608.06993), with few layers: more would repeat its tasks."""
 
     class Dense(nn.Module):
         def __init__(self, c_in: int) -> None:
@@ -267,7 +267,7 @@ def densenet_small() -> nn.Module:
 
 
 def dcgan_generator() -> nn.Module:
-    """The DCGAN generator, transposed convolutions (Radford et al. 2015, arXiv:1511.06434)."""
+    """The generator of DCGAN, with transposed convolutions (Radford et al. 2015, arXiv:1511.06434)."""
     plan = [(256, 128), (128, 64), (64, 32)]
     layers: list[nn.Module] = [nn.Linear(100, 256 * 16), nn.Unflatten(1, (256, 4, 4)), nn.ReLU()]
     for c_in, c_out in plan:
@@ -276,7 +276,7 @@ def dcgan_generator() -> nn.Module:
 
 
 def unet_small() -> nn.Module:
-    """A two-level U-Net at 96x96 with dilated convolutions at its bottom (Ronneberger et al. 2015)."""
+    """A two-level U-Net with a dilated convolution at its bottom (Ronneberger et al. 2015, arXiv:1505.04597)."""
 
     class UNet(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Single operators with random shapes; they widen the training set beyond the shapes that networks use."""
+"""Single operators with random shapes, which networks do not have; they widen the training set."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from tvm_gnn_cost.networks.sequence import Attention
 
+#: A module and its input shape.
 Workload = tuple[nn.Module, tuple[int, ...]]
 
 
 class BatchMatmul(nn.Module):
-    """``x @ y`` for a constant ``y``, batched."""
+    """Batched matrix product with a constant."""
 
     def __init__(self, batch: int, inner: int, columns: int) -> None:
         super().__init__()
@@ -91,6 +92,7 @@ def _attention(rng: random.Random) -> Workload:
     return Attention(heads * each, heads), (1, length, heads * each)
 
 
+#: Kind of operator -> function that draws its shapes.
 KINDS: dict[str, Callable[[random.Random], Workload]] = {
     "dense": _dense,
     "batch-matmul": _batch_matmul,
@@ -108,5 +110,5 @@ KINDS: dict[str, Callable[[random.Random], Workload]] = {
 
 
 def operator(kind: str, number: int) -> Workload:
-    """The ``number``-th random workload of a kind of operator, and its input shape; the same ones every time."""
+    """The ``number``-th random operator of a kind in :data:`KINDS`, with its input shape; always the same one."""
     return KINDS[kind](random.Random(f"{kind}/{number}"))

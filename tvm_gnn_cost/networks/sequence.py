@@ -1,4 +1,4 @@
-"""Transformers, mixers and perceptrons in plain ``torch.nn``; they train the cost model and are not tuned."""
+"""Transformers, mixers and perceptrons, whose tasks only train the cost model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention (Vaswani et al. 2017, arXiv:1706.03762), written out so that it exports."""
+    """Multi-head self-attention (Vaswani et al. 2017, arXiv:1706.03762) in basic operations, which TVM can import."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Attention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """One pre-norm transformer encoder layer."""
+    """A transformer encoder layer that normalises before each part."""
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -43,17 +43,17 @@ class EncoderLayer(nn.Module):
 
 
 def bert_tiny() -> nn.Module:
-    """One encoder layer of the size of BERT-mini; its layers repeat the same tasks."""
+    """One encoder layer of BERT-mini's size (256 wide); more layers would repeat its tasks."""
     return EncoderLayer(256, 4, 1024)
 
 
 def bert_base() -> nn.Module:
-    """One encoder layer of the size of BERT-base; its layers repeat the same tasks."""
+    """One encoder layer of BERT-base's size (768 wide); more layers would repeat its tasks."""
     return EncoderLayer(768, 12, 3072)
 
 
 class VisionTransformer(nn.Module):
-    """ViT (Dosovitskiy et al. 2020, arXiv:2010.11929) with one layer: 192 wide, 3 heads, 16x16 patches."""
+    """ViT-tiny (Dosovitskiy et al. 2020, arXiv:2010.11929) with one layer: 192 wide, 3 heads, 16x16 patches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class VisionTransformer(nn.Module):
 
 
 class MixerLayer(nn.Module):
-    """An MLP-mixer layer (Tolstikhin et al. 2021, arXiv:2105.01601)."""
+    """A layer of MLP-Mixer (Tolstikhin et al. 2021, arXiv:2105.01601)."""
 
     def __init__(self, tokens: int, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a graph model must beat: chance, a count, and boosted trees on pooled features."""
+"""Baselines for the graph models: random scores, a count of constraints, and boosted trees on pooled features."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ import numpy as np
 import numpy.typing as npt
 import xgboost
 
-from tvm_gnn_cost.models.configured_graph import OPCODES
-from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.format import LAST_DIMENSION, LAYOUT_RANK, NO_DIMENSION, OPCODE_COUNT
+from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
 
 Array = npt.NDArray[np.float64]
-_DIMENSIONS = 7  # -1 to 5
 
 
 def random(graph: PreparedGraph, seed: int) -> Array:
-    """Uniform scores, float64[c]."""
+    """Uniform random scores, float64[c]."""
     return np.random.default_rng(seed).random(len(graph.config_rows))
 
 
 def fewest_constraints(graph: PreparedGraph, configs_at_once: int = 4096) -> Array:
-    """Minus the number of tensors that a configuration lays out, float64[c]: each may cost a copy; 0 for tiles."""
+    """Minus the number of tensors whose layout a configuration fixes, float64[c]; 0 for tiles.
+
+    Each such tensor may cost a copy.
+
+    Args:
+        graph: The graph.
+        configs_at_once: How many configurations are read at once.
+    """
     count = len(graph.config_rows)
     if graph.kind == "tile":
         return np.zeros(count)
@@ -30,35 +37,43 @@ def fewest_constraints(graph: PreparedGraph, configs_at_once: int = 4096) -> Arr
         for start in range(0, count, configs_at_once)
     ]
     return np.concatenate(
-        [-(part.reshape(len(part), -1, 6) >= 0).any(axis=2).sum(axis=1).astype(np.float64) for part in parts]
+        [
+            -(part.reshape(len(part), -1, LAYOUT_RANK) > NO_DIMENSION).any(axis=2).sum(axis=1).astype(np.float64)
+            for part in parts
+        ]
     )
 
 
 def pooled_features(graph: PreparedGraph, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """float32[k, d] of some configurations: what the graph's nodes are on average, and what its configuration is.
+    """Features of some configurations, float32[k, d]: the configuration's own and the means over the graph's nodes.
 
-    A layout counts by how often each of its 18 places holds each dimension, over the configurable nodes; a tile by the
+    A layout's own are the shares of configurable nodes that have each dimension in each of the 18 places, a tile's the
     logarithms of its bounds.
+
+    Args:
+        graph: The graph.
+        rows: int64[k], the numbers of the configurations.
     """
     numbers = graph.numbers.astype(np.float64)
-    opcodes = np.bincount(np.minimum(graph.opcode, OPCODES - 1), minlength=OPCODES) / len(numbers)
+    opcodes = np.bincount(np.minimum(graph.opcode, OPCODE_COUNT - 1), minlength=OPCODE_COUNT) / len(numbers)
     whole = (np.sign(numbers) * np.log1p(np.abs(numbers))).mean(axis=0)
     configs = graph.configs(rows)
     if graph.kind == "layout":
-        shares = np.stack([(configs == value).mean(axis=1) for value in range(-1, _DIMENSIONS - 1)], axis=2)
+        values = range(NO_DIMENSION, LAST_DIMENSION + 1)
+        shares = np.stack([(configs == value).mean(axis=1) for value in values], axis=2)
         own = shares.reshape(len(rows), -1)
     else:
         own = np.log1p(np.maximum(configs, 0))
-    same = np.broadcast_to(np.concatenate([whole, opcodes]), (len(rows), len(whole) + OPCODES))
+    same = np.broadcast_to(np.concatenate([whole, opcodes]), (len(rows), len(whole) + OPCODE_COUNT))
     return np.concatenate([own, same], axis=1).astype(np.float32)
 
 
 class PooledTrees:
-    """XGBoost with a pairwise ranking objective within each graph.
+    """XGBoost with a pairwise ranking objective within each graph (LambdaMART, Burges 2010).
 
     Args:
-        seed: Of the draws.
-        configs_per_graph: At most so many of a graph train.
+        seed: Seeds the draws of configurations and XGBoost.
+        configs_per_graph: Highest number of configurations of one graph in training.
     """
 
     def __init__(self, seed: int, configs_per_graph: int = 1000) -> None:
@@ -66,10 +81,14 @@ class PooledTrees:
         self.booster: xgboost.Booster | None = None
 
     def fit(self, graphs: Sequence[PreparedGraph], rounds: int = 200) -> None:
-        """Trains on graphs whose runtimes are known.
+        """Trains on the graphs whose runtimes are known.
+
+        Args:
+            graphs: The graphs.
+            rounds: Number of trees.
 
         Raises:
-            ValueError: there is none.
+            InputError: no runtimes are known.
         """
         rng = np.random.default_rng(self.seed)
         features, ranks, groups = [], [], []
@@ -78,19 +97,19 @@ class PooledTrees:
                 continue
             rows = rng.permutation(len(graph.runtime))[: self.configs_per_graph]
             features.append(pooled_features(graph, rows))
-            # Labels of a ranking objective are small numbers: the place among the graph's, from 0, the slowest, to 31.
+            # XGBoost wants labels from 0 to 31: here ranks within the graph, 0 the slowest.
             place = np.argsort(np.argsort(-graph.runtime[rows], kind="stable"), kind="stable")
             ranks.append(place * 31 // max(1, len(rows) - 1))
             groups.append(len(rows))
         if not groups:
-            raise ValueError("there is no graph with runtimes to train on")
+            raise InputError("there is no graph with runtimes to train on")
         data = xgboost.DMatrix(np.concatenate(features), np.concatenate(ranks))
         data.set_group(groups)
         settings = {"objective": "rank:pairwise", "max_depth": 6, "eta": 0.1, "seed": self.seed, "nthread": 1}
         self.booster = xgboost.train(settings, data, rounds)
 
     def score(self, graph: PreparedGraph) -> Array:
-        """float64[c], higher is faster."""
-        assert self.booster is not None, "fit it first"
+        """Scores of all configurations of a graph, float64[c]; a higher score means faster."""
+        assert self.booster is not None, "fit() comes first"
         features = pooled_features(graph, np.arange(len(graph.config_rows)))
         return np.asarray(self.booster.predict(xgboost.DMatrix(features)), np.float64)

@@ -1,16 +1,17 @@
-"""Where the files of the five collections are below a root, as published."""
+"""Finds the files of the five collections below a folder, as published."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tvm_gnn_cost.tpugraphs.npz import Kind
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.format import Kind
 
-#: As the competition names them.
+#: The names that the competition gives the collections.
 COLLECTIONS = ("layout:xla:random", "layout:xla:default", "layout:nlp:random", "layout:nlp:default", "tile:xla")
 SPLITS = ("train", "valid", "test")
 
-#: The archive of the competition puts ``npz_all`` above what the repository's own download calls ``npz``.
+#: The competition's archive puts ``npz_all`` above what the repository's own download calls ``npz``.
 _ABOVE = ("npz_all/npz", "npz", ".")
 
 
@@ -18,11 +19,24 @@ def collection_kind(collection: str) -> Kind:
     """What a collection's configurations are.
 
     Raises:
-        ValueError: there is no such collection.
+        InputError: there is no such collection.
+
+    >>> collection_kind("layout:xla:random")
+    'layout'
     """
     if collection not in COLLECTIONS:
-        raise ValueError(f"unknown collection '{collection}'; one of: {', '.join(COLLECTIONS)}")
+        raise InputError(f"unknown collection '{collection}'; one of: {', '.join(COLLECTIONS)}")
     return "tile" if collection.startswith("tile") else "layout"
+
+
+def check_split(split: str) -> None:
+    """Refuses a name that is no split.
+
+    Raises:
+        InputError: there is no such split.
+    """
+    if split not in SPLITS:
+        raise InputError(f"unknown split '{split}'; one of: {', '.join(SPLITS)}")
 
 
 def collection_folder(root: Path, collection: str) -> Path:
@@ -33,8 +47,8 @@ def collection_folder(root: Path, collection: str) -> Path:
         collection: One of :data:`COLLECTIONS`.
 
     Raises:
-        ValueError: there is no such collection.
-        FileNotFoundError: the root does not hold it.
+        InputError: there is no such collection.
+        FileNotFoundError: the root does not hold the collection.
     """
     collection_kind(collection)
     below = Path(*collection.split(":"))
@@ -59,12 +73,11 @@ def collections_in(root: Path) -> tuple[str, ...]:
 
 
 def graph_files(root: Path, collection: str, split: str) -> tuple[Path, ...]:
-    """The files of one split in the order of their names; none where the split is missing or empty.
+    """The files of one split, sorted by name; empty where the split is missing or empty.
 
     Raises:
-        ValueError: there is no such collection or split.
+        InputError: there is no such collection or split.
         FileNotFoundError: the root does not hold the collection.
     """
-    if split not in SPLITS:
-        raise ValueError(f"unknown split '{split}'; one of: {', '.join(SPLITS)}")
+    check_split(split)
     return tuple(sorted((collection_folder(root, collection) / split).glob("*.npz")))

@@ -1,7 +1,7 @@
 """Several models of one kind, trained on different folds of the graphs; the best of them rank together.
 
-TGraph's authors train the first 5 of 20 folds and keep the best 4 (Maksimov et al. 2024, section 2.4.3): a training
-can fail by bad luck.
+TGraph's authors train models for the first 5 of 20 folds and keep the best 4 (Maksimov et al. 2024, section 2.4.3),
+because a training can fail by bad luck.
 """
 
 from __future__ import annotations
@@ -9,30 +9,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from tvm_gnn_cost.models.configured_graph import EncoderConfig
-from tvm_gnn_cost.tpugraphs.fit import FitSettings, fit, folds, trained_on
-from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
+import numpy as np
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.tpugraphs.fit import fit, trained_on
+from tvm_gnn_cost.tpugraphs.models.configured_graph import EncoderConfig
+from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
 from tvm_gnn_cost.tpugraphs.ranker import Ranker
+from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings, RankerSettings
 
 _KEPT = "kept.json"
-
-
-@dataclass(frozen=True)
-class EnsembleSettings:
-    """How many models are trained on what.
-
-    Attributes:
-        folds: Parts of the graphs; each validates once what the others train.
-        trained: Folds of which a model is trained, the first ones.
-        kept: Models that are kept, those with the lowest validation error.
-    """
-
-    folds: int = 20
-    trained: int = 5
-    kept: int = 4
 
 
 def train_ensemble(
@@ -40,84 +30,114 @@ def train_ensemble(
     model: str,
     config: EncoderConfig,
     graphs: Sequence[PreparedGraph],
-    settings: FitSettings,
+    settings: RankerSettings,
     ensemble: EnsembleSettings,
     folder: Path,
-    tell: Callable[[int, int, dict[str, float]], None] = lambda _fold, _epoch, _metrics: None,
+    on_epoch: Callable[[int, int, dict[str, float]], None] = lambda _fold, _epoch, _metrics: None,
 ) -> list[Ranker]:
-    """Trains the models and writes the kept ones' names; a fold that is there stays.
+    """Trains the models of an ensemble and writes down which are kept; folds that are finished are not trained again.
 
     Args:
-        collection: What the graphs are of; stands in the models' cards.
+        collection: The graphs' collection, for the models' cards.
         model: One of ``ranker.MODELS``.
-        config: Its settings.
-        graphs: Those of the training and the validation split.
-        settings: How each is trained.
-        ensemble: How many.
+        config: The model's settings.
+        graphs: The graphs to train and to validate on.
+        settings: How each model is trained.
+        ensemble: How many models are trained and kept.
         folder: Where the models go, for :func:`load_rankers`.
-        tell: Called after each epoch with the fold, the epoch's number and its metrics.
+        on_epoch: Called after each epoch with the fold's number, from 0, the epoch's, from 1, and its metrics.
+
+    Returns:
+        The models that are kept, the one with the lowest validation error first.
 
     Raises:
-        ValueError: the folder holds models that were trained otherwise or on something else; see also
-            :func:`~tvm_gnn_cost.tpugraphs.fit.fit` and :func:`~tvm_gnn_cost.tpugraphs.fit.folds`.
+        InputError: the folder holds models that were trained otherwise or on other graphs; see also
+            :func:`~tvm_gnn_cost.tpugraphs.fit.fit` and :func:`folds`.
+        WorkError: see :func:`~tvm_gnn_cost.tpugraphs.fit.fit`.
     """
     found: list[tuple[float, str, Ranker]] = []
     parts = folds(graphs, ensemble.folds, settings.seed)
     for number, (train, validation) in enumerate(parts[: ensemble.trained]):
         path = folder / f"fold-{number}.safetensors"
         if path.exists():
-            ranker = _finished(path, collection, model, config, settings, train, validation)
+            ranker = _load_finished(path, collection, model, config, settings, train, validation)
         else:
             scratch = folder / f"fold-{number}.fit"
 
-            def told(epoch: int, metrics: dict[str, float], number: int = number) -> None:
-                tell(number, epoch, metrics)
+            def on_fold_epoch(epoch: int, metrics: dict[str, float], number: int = number) -> None:
+                on_epoch(number, epoch, metrics)
 
-            ranker = fit(model, config, train, validation, settings, scratch, told)
+            ranker = fit(model, config, train, validation, settings, scratch, on_fold_epoch)
             ranker.card["collection"] = collection
             ranker.save(path)
             shutil.rmtree(scratch)
-        found.append((ranker.card["training"]["validation_error"], path.name, ranker))
+        found.append((ranker.training["validation_error"], path.name, ranker))
     kept = sorted(found, key=lambda one: one[0])[: ensemble.kept]
-    (folder / _KEPT).write_text(json.dumps([name for _, name, _ in kept]))
+    write_text(folder / _KEPT, json.dumps([name for _, name, _ in kept]))
     return [ranker for _, _, ranker in kept]
 
 
-def load_rankers(path: Path) -> list[Ranker]:
-    """The models that a file or the folder of an ensemble holds.
+def folds(
+    graphs: Sequence[PreparedGraph], count: int, seed: int
+) -> list[tuple[list[PreparedGraph], list[PreparedGraph]]]:
+    """Cross-validation on graphs: for each fold the graphs that train and those that validate (section 2.4.3).
 
     Raises:
-        ValueError: it holds none.
+        InputError: there are fewer graphs than folds, or fewer than two folds.
+    """
+    if not 2 <= count <= len(graphs):
+        raise InputError(f"{count} folds of {len(graphs)} graphs; choose 2 or more, and no more than there are graphs")
+    order = np.random.default_rng(seed).permutation(len(graphs))
+    parts = [set(some.tolist()) for some in np.array_split(order, count)]
+    return [
+        ([g for i, g in enumerate(graphs) if i not in chosen], [g for i, g in enumerate(graphs) if i in chosen])
+        for chosen in parts
+    ]
+
+
+def load_rankers(path: Path) -> list[Ranker]:
+    """The models in a file, or those that were kept in an ensemble's folder.
+
+    Raises:
+        InputError: there are none.
     """
     if not path.is_dir():
         return [Ranker.load(path)]
+    nothing = f"{path}: no finished training is there; 'tvm-gnn-cost tpugraphs train' makes one"
     try:
         names = json.loads((path / _KEPT).read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: no finished training is there; 'tvm-gnn-cost tpugraphs train' makes one") from error
+    except (OSError, ValueError) as error:
+        raise InputError(nothing) from error
+    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        raise InputError(nothing)
     return [Ranker.load(path / name) for name in names]
 
 
-def _finished(
+def _load_finished(
     path: Path,
     collection: str,
     model: str,
     config: EncoderConfig,
-    settings: FitSettings,
+    settings: RankerSettings,
     train: Sequence[PreparedGraph],
     validation: Sequence[PreparedGraph],
 ) -> Ranker:
+    """The model of a finished fold.
+
+    Raises:
+        InputError: it was trained otherwise or on other graphs.
+    """
     ranker = Ranker.load(path)
-    training = ranker.card["training"]
     source = trained_on(train, validation)
-    there = {
-        "another collection": ranker.card.get("collection") == collection,
+    training = ranker.training
+    agrees = {
+        "another collection": ranker.collection == collection,
         "another model": (ranker.model, ranker.config) == (model, config),
         "other settings": {name: training.get(name) for name in asdict(settings)} == asdict(settings),
-        "other folds": training["train_graphs"] == source["train_graphs"],
+        "other folds": training.get("train_graphs") == source["train_graphs"],
         "other data": training.get("data") == source["data"],
     }
-    differs = next((what for what, is_same in there.items() if not is_same), None)
+    differs = next((what for what, is_same in agrees.items() if not is_same), None)
     if differs is not None:
-        raise ValueError(f"{path} was trained on or with {differs}; choose another folder, or delete this one")
+        raise InputError(f"{path} was trained on or with {differs}; choose another folder, or delete this one")
     return ranker

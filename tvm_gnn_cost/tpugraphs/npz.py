@@ -1,7 +1,7 @@
-"""Reads one file of TpuGraphs; its configurations, which may be larger than memory, are read a part at a time.
+"""Reads and writes TpuGraphs' npz files.
 
-The keys, their shapes and what they mean are those of the data set's README. The integer types there and in the
-published files differ, so any is taken.
+Configurations may be larger than memory and are read in parts. The keys, shapes and meanings are those of the data
+set's README; its integer types differ from those of the published files, so any type is accepted.
 """
 
 from __future__ import annotations
@@ -15,22 +15,39 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-NODE_FEATURES = 140
-LAYOUT_VALUES = 18  # output, input and kernel layout, 6 values each, minor to major, padded with -1
-TILE_VALUES = 24  # kernel, output and input bounds, 6 and their sum and product each
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.tpugraphs.format import (
+    LAST_DIMENSION,
+    LAYOUT_VALUES,
+    NO_DIMENSION,
+    NODE_FEATURES,
+    OPCODE_LIMIT,
+    TILE_VALUES,
+    Kind,
+)
+
+#: The arrays of a file by their names.
+Fields = dict[str, npt.NDArray[Any]]
+
+#: Configurations are read in parts of about this size.
 _CHUNK_BYTES = 1 << 22
 
-Kind = Literal["layout", "tile"]
+
+def write_npz(path: Path, fields: Fields) -> None:
+    """Writes a compressed npz file, whole or not at all."""
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **fields)
 
 
 @dataclass(frozen=True)
 class Configs:
-    """The configurations of one graph, left in the file.
+    """The configurations of one graph, which stay in the file until they are read.
 
     Attributes:
         path: The file.
@@ -46,12 +63,13 @@ class Configs:
         return self.shape[0]
 
     def iterate(self, at_once: int | None = None) -> Iterator[npt.NDArray[Any]]:
-        """All of them in order, at most ``at_once`` at a time, by default 4 MiB as stored.
+        """Yields all configurations in order: int8[k, nc, 18] layouts or float32[k, 24] tiles.
 
-        int8[k, nc, 18] for layouts, float32[k, 24] for tiles.
+        Args:
+            at_once: Configurations in one part; by default as many as take 4 MiB in the file.
 
         Raises:
-            ValueError: the file is damaged, or a layout holds anything but -1 to 5.
+            InputError: the file is damaged, or a layout holds a value other than -1 to 5.
         """
         field = _config_field(self.kind)
         with _open(self.path) as archive, _array(self.path, archive, field) as array:
@@ -63,7 +81,14 @@ class Configs:
                 yield self._checked(chunk.reshape(count, *self.shape[1:]), field)
 
     def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The given ones in the given order; the file is read up to the last of them. Raises as :meth:`iterate`."""
+        """Some configurations, int8[k, nc, 18] layouts or float32[k, 24] tiles; reads the file up to the last of them.
+
+        Args:
+            rows: int64[k], the numbers of the configurations, in any order.
+
+        Raises:
+            InputError: as :meth:`iterate`.
+        """
         order = np.argsort(rows, kind="stable")
         wanted = rows[order]
         dtype = np.int8 if self.kind == "layout" else np.float32
@@ -80,12 +105,13 @@ class Configs:
     def _checked(self, chunk: npt.NDArray[Any], field: str) -> npt.NDArray[Any]:
         if self.kind == "tile":
             if not np.isfinite(chunk).all():
-                raise ValueError(f"{self.path}: {field} holds a number that is not finite")
+                raise InputError(f"{self.path}: {field} holds a number that is not finite")
             return chunk.astype(np.float32)
         with np.errstate(invalid="ignore"):
             small = chunk.astype(np.int8)
-        if not ((small == chunk) & (small >= -1) & (small <= 5)).all():
-            raise ValueError(f"{self.path}: {field} holds a value that is no dimension of a layout (-1 to 5)")
+        if not ((small == chunk) & (small >= NO_DIMENSION) & (small <= LAST_DIMENSION)).all():
+            allowed = f"{NO_DIMENSION} to {LAST_DIMENSION}"
+            raise InputError(f"{self.path}: {field} holds a value that is no dimension of a layout ({allowed})")
         return small
 
 
@@ -97,11 +123,11 @@ class ConfiguredGraph:
         path: The file; its stem is the graph's name.
         node_feat: float32[n, 140].
         node_opcode: int64[n].
-        edge_index: int64[2, m]; a column (u, v): u consumes v's output.
-        config_nodes: int64[nc], the nodes that a layout is for; empty for tiles.
+        edge_index: int64[2, m]; a column (u, v) means that u consumes v's output.
+        config_nodes: int64[nc], the nodes that have layouts; empty for tiles.
         configs: The configurations.
-        runtime: float64[c], the lower the better; over the default tile's for tiles. None where it is kept secret, as
-            in the test split: missing, or zero throughout.
+        runtime: float64[c]: nanoseconds for layouts, a multiple of the default tile's runtime for tiles. None where the
+            file keeps it secret, as in the test split: the array is missing or all zero.
     """
 
     path: Path
@@ -114,30 +140,30 @@ class ConfiguredGraph:
 
     @property
     def name(self) -> str:
-        """What the competition calls it."""
+        """The graph's name in the competition."""
         return self.path.stem
 
 
 def read_graph(path: Path, kind: Kind | None = None) -> ConfiguredGraph:
-    """Reads all of a file but its configurations, of which the shape alone.
+    """Reads a file, but only the shape of its configurations.
 
     Args:
         path: The file.
-        kind: What its collection is of; where it is not given, what the file looks like.
+        kind: What its collection holds; by default what the file's fields tell.
 
     Raises:
-        ValueError: the file is damaged, has no configuration, or a field is missing or mis-shaped; the message names
-            file and field.
+        InputError: the file is damaged, has no configuration, or a field is missing or has a wrong shape; the message
+            names the file and the field.
         OSError: the file cannot be read.
     """
     with _open(path) as archive:
         fields = _Fields(path, archive)
         feat = fields.floats("node_feat", ("n", NODE_FEATURES)).astype(np.float32)
-        opcode = fields.integers("node_opcode", ("n",), above=256)
-        edges = fields.integers("edge_index", ("m", 2), above=len(feat))
+        opcode = fields.integers("node_opcode", ("n",), limit=OPCODE_LIMIT)
+        edges = fields.integers("edge_index", ("m", 2), limit=len(feat))
         kind = kind or ("tile" if "config_feat" in fields else "layout")
         if kind == "layout":
-            nodes = fields.integers("node_config_ids", ("nc",), above=len(feat))
+            nodes = fields.integers("node_config_ids", ("nc",), limit=len(feat))
             expected: tuple[str | int, ...] = ("c", "nc", LAYOUT_VALUES)
         else:
             nodes = np.zeros(0, np.int64)
@@ -146,29 +172,35 @@ def read_graph(path: Path, kind: Kind | None = None) -> ConfiguredGraph:
         with _array(path, archive, field) as array:
             fields.check_shape(field, array.shape, expected)
         if not all(array.shape):
-            raise ValueError(f"{path}: {field} is empty, of the shape {list(array.shape)}: there is nothing to rank")
+            raise InputError(f"{path}: {field} is empty, of the shape {list(array.shape)}: there is nothing to rank")
         if array.is_fortran:
-            raise ValueError(f"{path}: {field} is stored by columns; save numpy.ascontiguousarray of it")
+            raise InputError(f"{path}: {field} is stored by columns; save numpy.ascontiguousarray of it")
         configs = Configs(path, kind, array.shape)
         return ConfiguredGraph(path, feat, opcode, edges.T, nodes, configs, _runtime(fields, kind))
 
 
 def read_graphs(files: Iterable[Path], problems: list[str], kind: Kind | None = None) -> Iterator[ConfiguredGraph]:
-    """Reads one file after the other; what is wrong with one that can't be read is added to ``problems``."""
+    """Reads files one by one and skips those that can't be read.
+
+    Args:
+        files: The files.
+        problems: Receives a message for each file that is skipped.
+        kind: See :func:`read_graph`.
+    """
     for path in files:
         try:
             graph = read_graph(path, kind)
-        except (ValueError, OSError) as error:
+        except (InputError, OSError) as error:
             problems.append(str(error))
             continue
         yield graph
 
 
 def content_id(path: Path) -> str:
-    """A digest of the archive's own checksums, which differs where its arrays do.
+    """A digest of an npz file's arrays, from the checksums that the archive holds.
 
     Raises:
-        ValueError: the file is no archive.
+        InputError: the file is no archive.
         OSError: the file cannot be read.
     """
     with _open(path) as archive:
@@ -183,12 +215,12 @@ def _runtime(fields: _Fields, kind: Kind) -> npt.NDArray[np.float64] | None:
     if not runtime.any():
         return None
     if not (runtime > 0).all():
-        raise ValueError(f"{fields.path}: config_runtime holds a number that is not positive")
+        raise InputError(f"{fields.path}: config_runtime holds a number that is not positive")
     if kind == "layout":
         return runtime
     normalizers = fields.floats("config_runtime_normalizers", ("c",))
     if not (normalizers > 0).all():
-        raise ValueError(f"{fields.path}: config_runtime_normalizers holds a number that is not positive")
+        raise InputError(f"{fields.path}: config_runtime_normalizers holds a number that is not positive")
     return runtime / normalizers
 
 
@@ -197,7 +229,7 @@ def _config_field(kind: Kind) -> str:
 
 
 class _Fields:
-    """The arrays of a file, checked as they are read; a letter in a shape stands for the same size everywhere."""
+    """Reads and checks the arrays of a file; a letter in an expected shape stands for the same size in all arrays."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path, self.archive = path, archive
@@ -207,39 +239,39 @@ class _Fields:
         return f"{field}.npy" in self.archive.namelist()
 
     def check_shape(self, field: str, shape: tuple[int, ...], expected: tuple[str | int, ...]) -> None:
-        """Raises ValueError where they differ."""
+        """Refuses an array of another shape than expected."""
         sizes = [one if isinstance(one, int) else self.sizes.get(one) for one in expected]
         if len(shape) != len(sizes) or any(want not in (None, have) for want, have in zip(sizes, shape, strict=True)):
             names = [
                 f"{one} = {size}" if isinstance(one, str) and size is not None else str(one)
                 for one, size in zip(expected, sizes, strict=True)
             ]
-            raise ValueError(f"{self.path}: {field} has the shape {list(shape)}, not [{', '.join(names)}]")
+            raise InputError(f"{self.path}: {field} has the shape {list(shape)}, not [{', '.join(names)}]")
         self.sizes |= {one: have for one, have in zip(expected, shape, strict=True) if isinstance(one, str)}
 
     def floats(self, field: str, expected: tuple[str | int, ...]) -> npt.NDArray[np.float64]:
-        """Finite numbers of any type."""
+        """An array of finite numbers of any type, as float64."""
         with _array(self.path, self.archive, field) as array:
             raw = array.read(array.size)
         found = np.frombuffer(raw, array.dtype)
         found = found.reshape(array.shape[::-1]).T if array.is_fortran else found.reshape(array.shape)
         if found.size == 0 and len(expected) == 2 and isinstance(expected[1], int):
-            found = found.reshape(0, expected[1])  # no edges: written as an empty list, of one dimension
+            found = found.reshape(0, expected[1])  # a graph without edges may have them as an empty list
         self.check_shape(field, found.shape, expected)
         if not np.isfinite(found).all():
-            raise ValueError(f"{self.path}: {field} holds a number that is not finite")
+            raise InputError(f"{self.path}: {field} holds a number that is not finite")
         return found.astype(np.float64)
 
-    def integers(self, field: str, expected: tuple[str | int, ...], above: int) -> npt.NDArray[np.int64]:
-        """Whole numbers of any type, from 0 to below ``above``."""
+    def integers(self, field: str, expected: tuple[str | int, ...], limit: int) -> npt.NDArray[np.int64]:
+        """An array of whole numbers of any type, from 0 to ``limit`` - 1, as int64."""
         array = self.floats(field, expected)
-        if ((array != np.floor(array)) | (array < 0) | (array >= above)).any():
-            raise ValueError(f"{self.path}: {field} holds something else than whole numbers from 0 to {above - 1}")
+        if ((array != np.floor(array)) | (array < 0) | (array >= limit)).any():
+            raise InputError(f"{self.path}: {field} holds something else than whole numbers from 0 to {limit - 1}")
         return array.astype(np.int64)
 
 
 class _Array:
-    """One array of an archive as a stream behind its header."""
+    """One array of an archive, open behind its header."""
 
     def __init__(self, path: Path, field: str, stream: IO[bytes]) -> None:
         self.path, self.field, self._stream = path, field, stream
@@ -249,36 +281,39 @@ class _Array:
         elif version == (2, 0):
             header = np.lib.format.read_array_header_2_0(stream)
         else:
-            raise ValueError(f"version {version} of the npy format")
+            raise InputError(f"version {version} of the npy format")
         self.shape: tuple[int, ...]
         self.dtype: np.dtype[Any]
         self.shape, self.is_fortran, self.dtype = header
         if self.dtype.kind not in "fiu":
-            raise ValueError(f"it holds {self.dtype}, not numbers")
+            raise InputError(f"it holds {self.dtype}, not numbers")
         self.size = self.dtype.itemsize * math.prod(self.shape)
 
     def read(self, size: int) -> bytes:
-        """The next so many bytes."""
+        """The next ``size`` bytes."""
         with _damage(self.path, self.field):
             raw = self._stream.read(size)
             if len(raw) != size:
-                raise ValueError("it ends early")
+                raise InputError("it ends early")
         return raw
 
 
+#: What the libraries raise for a damaged archive.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError),
-    *(SyntaxError, tokenize.TokenError),  # of a header that is no Python literal
+    *(SyntaxError, tokenize.TokenError),  # NumPy evaluates the header as a Python literal
 )
 
 
 @contextmanager
 def _damage(path: Path, field: str) -> Iterator[None]:
-    """The many errors of a damaged archive become one that names the file and the field."""
+    """Turns the errors of a damaged archive into one that names the file and the field."""
     try:
         yield
-    except _DAMAGE as error:
-        raise ValueError(f"{path}: {field} cannot be read ({error})") from error
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # The file cannot be opened. Without a name it is a seek to where a damaged directory points.
+        raise InputError(f"{path}: {field} cannot be read ({error})") from error
 
 
 @contextmanager
@@ -293,13 +328,13 @@ def _open(path: Path) -> Iterator[zipfile.ZipFile]:
 def _array(path: Path, archive: zipfile.ZipFile, field: str) -> Iterator[_Array]:
     name = f"{field}.npy"
     if name not in archive.namelist():
-        raise ValueError(f"{path}: the field {field} is missing")
+        raise InputError(f"{path}: the field {field} is missing")
     with _damage(path, field):
         stream = archive.open(name)
     with stream:
         with _damage(path, field):
             array = _Array(path, field, stream)
-            # Found out before memory is asked for.
+            # Checked before memory is allocated for it.
             if archive.getinfo(name).file_size - stream.tell() != array.size:
-                raise ValueError(f"its size is not that of the shape {list(array.shape)}")
+                raise InputError(f"its size is not that of the shape {list(array.shape)}")
         yield array

@@ -1,8 +1,8 @@
-"""The numbers that TpuGraphs gives the operations of HLO; fixed for good, and not XLA's own."""
+"""The numbers that TpuGraphs gives to HLO operations: fixed by the data set and different from XLA's own."""
 
 from __future__ import annotations
 
-# In the order of their numbers, from 1. XLA has no trace and no tuple-select any more; their numbers stay taken.
+# Sorted by number, from 1. XLA removed trace and tuple-select; their numbers stay taken.
 # fmt: off
 _NAMES = [
     "abs", "add", "add-dependency", "after-all", "all-reduce", "all-to-all", "atan2", "batch-norm-grad",
@@ -24,5 +24,5 @@ _NAMES = [
 ]
 # fmt: on
 
-#: Name -> number, 1 to 120; 0 stands for any other.
+#: Maps names to numbers, 1 to 120; 0 stands for any other operation.
 OPCODES = {name: number for number, name in enumerate(_NAMES, 1)}

@@ -1,7 +1,7 @@
-"""The protobuf messages of measured XLA modules, with the fields that are read here: protobuf skips all others.
+"""Protobuf messages of measured XLA modules, with only the fields that this package reads; protobuf skips the others.
 
-They stand in ``xla/service/hlo.proto`` and ``xla/xla_data.proto`` of XLA and in ``tuning.proto`` of TpuGraphs. They are
-made when this is imported, so that neither XLA nor protobuf's compiler is needed.
+The messages are defined in XLA's ``xla/service/hlo.proto`` and ``xla/xla_data.proto`` and in TpuGraphs'
+``tuning.proto``. Their classes are created when this module is imported, which needs neither XLA nor ``protoc``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# A field is "number type name"; a star before the type: repeated. Enumerations are read as numbers.
+# Each field is "number type name"; a star before the type marks a repeated field. Enumerations are read as integers.
 _MESSAGES = {
     "LayoutProto": "1 *int64 minor_to_major",
     "ShapeProto": "2 int32 element_type, 3 *int64 dimensions, 4 *ShapeProto tuple_shapes, 5 LayoutProto layout",

@@ -1,8 +1,8 @@
-"""A trained model of configurations: its file, and how it scores all configurations of a graph."""
+"""A trained model: its checkpoint, and how it scores all configurations of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tvm_gnn_cost.models.cheb_sage import ChebSage, ChebSageConfig
-from tvm_gnn_cost.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
-from tvm_gnn_cost.models.gru import GRUConfig, GRURuntime
-from tvm_gnn_cost.models.rank_classes import RankClasses, RankClassesConfig
-from tvm_gnn_cost.models.tgraph import TGraph, TGraphConfig
-from tvm_gnn_cost.tpugraphs.prepare import PreparedGraph
-from tvm_gnn_cost.tpugraphs.scale import Scale
-from tvm_gnn_cost.training.tensor_file import part, read_tensors, write_tensors
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
+from tvm_gnn_cost.tpugraphs.models.cheb_sage import ChebSage, ChebSageConfig
+from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
+from tvm_gnn_cost.tpugraphs.models.gru import GRUConfig, GRURuntime
+from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses, RankClassesConfig
+from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
+from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
+from tvm_gnn_cost.training.scale import Scale
+from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
 
-#: Model and settings by the name that the command line and the files use.
-MODELS: Mapping[str, tuple[Any, Any]] = {
+#: Each model and its settings, by the name that the command line and checkpoints use.
+MODELS: Mapping[str, tuple[Callable[[Any], ConfigurationModel], type[EncoderConfig]]] = {
     "tgraph": (TGraph, TGraphConfig),
     "cheb-sage": (ChebSage, ChebSageConfig),
     "rank-classes": (RankClasses, RankClassesConfig),
@@ -37,12 +39,12 @@ class Ranker:
 
     Attributes:
         model: One of :data:`MODELS`.
-        config: Its settings.
-        scale: Of the node features.
-        state: Its weights.
-        configs_per_step: As many configurations are scored together as were in training.
-        is_pruned: Whether the graphs that it was trained on were; so must be those that it ranks.
-        card: What it was trained on and how; JSON-able.
+        config: The model's settings.
+        scale: Standardises node features.
+        state: The model's weights by name.
+        configs_per_step: How many configurations are scored together, as many as in training.
+        is_pruned: Whether it was trained on pruned graphs; it ranks graphs that were prepared likewise.
+        card: What it was trained on and how; JSON.
     """
 
     model: str
@@ -53,8 +55,19 @@ class Ranker:
     is_pruned: bool = True
     card: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def collection(self) -> str | None:
+        """The collection that it was trained on, if the card says so."""
+        return self.card.get("collection")
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The card's part about the training: the settings, the names of the graphs, the validation error."""
+        found: dict[str, Any] = self.card.get("training", {})
+        return found
+
     def save(self, path: Path) -> None:
-        """Writes one safetensors file."""
+        """Writes one safetensors file, whole or not at all."""
         tensors = {f"model.{name}": tensor for name, tensor in self.state.items()}
         tensors |= {"mean": torch.from_numpy(self.scale.mean), "deviation": torch.from_numpy(self.scale.deviation)}
         info = {
@@ -70,43 +83,49 @@ class Ranker:
 
     @staticmethod
     def load(path: Path) -> Ranker:
-        """Reads what :meth:`save` wrote.
+        """Reads a file that :meth:`save` wrote.
 
         Raises:
-            ValueError: the file is missing, is none, or is one of another version.
+            InputError: the file is missing, damaged or of another kind or version.
         """
         tensors, info = read_tensors(path, "tvm-gnn-cost tpugraphs train")
         if info.get("tpugraphs_version") != _FORMAT_VERSION:
-            raise ValueError(
-                f"{path}: not a model of TpuGraphs' configurations that this version reads; train it again"
-            )
+            raise InputError(f"{path}: not a TpuGraphs model that this version reads; train it again")
         try:
-            settings = MODELS[info["model"]][1](**info["config"])
+            config = settings_from_json(MODELS[info["model"]][1], info["config"])
+            unknown = info["config"].keys() - asdict(config).keys()
+            if unknown:
+                raise InputError(f"unknown field '{min(unknown)}'")
             scale = Scale(tensors["mean"].numpy(), tensors["deviation"].numpy(), info["is_log"])
-            state = part(tensors, "model.")
-            return Ranker(
-                *(info["model"], settings, scale, state, info["configs_per_step"], info["is_pruned"], info["card"])
+            state = with_prefix(tensors, "model.")
+            ranker = Ranker(
+                *(info["model"], config, scale, state, info["configs_per_step"], info["is_pruned"], info["card"])
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}: the checkpoint lacks or misstates the field {error}") from error
+            raise InputError(f"{path}: the checkpoint lacks or misstates the field {error}") from error
+        except InputError as error:
+            raise InputError(f"{path}: the checkpoint's settings are wrong: {error}") from error
+        if any(part.shape != (NODE_NUMBERS,) for part in (scale.mean, scale.deviation)):
+            raise InputError(f"{path}: the checkpoint's mean and deviation have not {NODE_NUMBERS} values each")
+        return ranker
 
     def build(self) -> ConfigurationModel:
-        """The network with its weights.
+        """The network with its weights, in evaluation mode.
 
         Raises:
-            ValueError: the weights do not fit it.
+            InputError: the weights do not fit the network.
         """
-        with torch.random.fork_rng(devices=[]):  # initial weights, replaced at once, must not cost random numbers
-            net: ConfigurationModel = MODELS[self.model][0](self.config)
+        with torch.random.fork_rng(devices=[]):  # Drawing the initial weights must not advance the caller's generator.
+            net = MODELS[self.model][0](self.config)
         try:
             net.load_state_dict(self.state)
         except RuntimeError as error:
-            raise ValueError(f"the checkpoint's weights do not fit its architecture: {error}") from error
+            raise InputError(f"the checkpoint's weights do not fit its architecture: {error}") from error
         return net.eval()
 
 
 class GraphInputs:
-    """The tensors of one graph, of which the configurations alone change from step to step."""
+    """A prepared graph as tensors, ready to be joined with some of its configurations."""
 
     def __init__(self, graph: PreparedGraph, scale: Scale) -> None:
         self.graph = graph
@@ -116,8 +135,8 @@ class GraphInputs:
         self.edge_index = torch.from_numpy(graph.edge_index)
         self.config_nodes = torch.from_numpy(graph.config_nodes)
 
-    def of(self, rows: npt.NDArray[np.int64]) -> ConfiguredInput:
-        """The graph with some of its configurations."""
+    def with_configs(self, rows: npt.NDArray[np.int64]) -> ConfiguredInput:
+        """The input of a model: the graph with the configurations whose numbers are int64[k]."""
         configs = torch.from_numpy(np.ascontiguousarray(self.graph.configs(rows)))
         return ConfiguredInput(self.numbers, self.opcode, self.permutation, self.edge_index, self.config_nodes, configs)
 
@@ -130,18 +149,18 @@ def score(
     permutations: int = 10,
     seed: int = 0,
 ) -> npt.NDArray[np.float64]:
-    """Scores of some configurations of a graph, higher is faster, float64[k].
+    """Scores some configurations of a graph, float64[k]; a higher score means faster.
 
-    A model may compare the configurations that it is given at once: who is among them is drawn anew ``permutations``
-    times, and the scores are averaged (TGraph, Maksimov et al. 2024, section 2.5).
+    A model may compare the configurations of one input with each other. Which ones share an input is drawn anew
+    ``permutations`` times, and the scores are averaged (TGraph, Maksimov et al. 2024, section 2.5).
 
     Args:
         net: The model.
         inputs: The graph.
-        rows: int64[k], which configurations.
-        at_once: Configurations that are scored together.
-        permutations: How often.
-        seed: Of the draws.
+        rows: int64[k], the numbers of the configurations.
+        at_once: How many configurations share an input, at most.
+        permutations: How often to draw; a model that compares nothing scores once.
+        seed: Seeds the draws.
     """
     if not net.compares:
         permutations = 1
@@ -151,24 +170,29 @@ def score(
     with torch.inference_mode():
         for _ in range(permutations):
             order = rng.permutation(len(rows))
-            # Parts of equal size, so that none is compared with a handful alone.
+            # Parts of equal size, so that no part compares only a handful.
             for some in np.array_split(order, max(1, -(-len(rows) // at_once))):
-                total[some] += net(inputs.of(rows[some]).to(device)).double().cpu().numpy()
+                total[some] += net(inputs.with_configs(rows[some]).to(device)).double().cpu().numpy()
     return total / permutations
 
 
 def score_with_all(rankers: Sequence[Ranker], graph: PreparedGraph, permutations: int = 10) -> npt.NDArray[np.float64]:
     """Mean of the standardised scores of several models, float64[c] in the order of the prepared configurations.
 
+    Args:
+        rankers: The models, one or more.
+        graph: The graph.
+        permutations: See :func:`score`.
+
     Raises:
-        ValueError: a model's scores are not finite.
+        InputError: a model's weights do not fit its network, or its scores are not finite.
     """
     rows = np.arange(len(graph.config_rows))
     total = np.zeros(len(rows))
     for ranker in rankers:
         scores = score(ranker.build(), GraphInputs(graph, ranker.scale), rows, ranker.configs_per_step, permutations)
         if not np.isfinite(scores).all():
-            raise ValueError(
+            raise InputError(
                 f"{graph.name}: a model's scores are not finite; train it again, with a lower learning rate"
             )
         total += (scores - scores.mean()) / (scores.std() or 1.0)

@@ -1,4 +1,4 @@
-"""The competition's table of ranked configurations."""
+"""The competition's CSV file of ranked configurations."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.tpugraphs.format import COUNTED_TILES
+
 _HEADER = ("ID", "TopConfigs")
-#: Of a tile graph the best ones alone are named, of a layout graph all.
-_TILES = 5
 
 
 def row(collection: str, name: str, scores: npt.NDArray[np.float64]) -> tuple[str, str]:
-    """The line of one graph: its ID and its configurations, the best first; equal scores stay in their order."""
+    """The row of one graph: its ID, and its configurations from the best to the worst; of tiles only the best five.
+
+    Equal scores stay in their order.
+
+    >>> row("tile:xla", "fusion.7", np.array([0.1, 0.9, 0.5]))
+    ('tile:xla:fusion.7', '1;2;0')
+    """
     order = np.argsort(-scores, kind="stable")
-    kept = order[:_TILES] if collection.startswith("tile") else order
+    kept = order[:COUNTED_TILES] if collection.startswith("tile") else order
     return f"{collection}:{name}", ";".join(map(str, kept.tolist()))
 
 
 def write_submission(path: Path, rows: Iterable[tuple[str, str]]) -> int:
-    """Writes the table and returns its number of rows.
+    """Writes the file, whole or not at all, and returns its number of rows.
 
     Raises:
-        ValueError: an ID occurs twice; nothing is written.
+        InputError: an ID occurs twice.
     """
-    unfinished = path.with_name(path.name + ".unfinished")
-    path.parent.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
-    try:
-        with unfinished.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_HEADER)
-            for identifier, ranked in rows:
-                if identifier in seen:
-                    raise ValueError(f"{identifier} occurs twice; a graph can be ranked once")
-                seen.add(identifier)
-                writer.writerow((identifier, ranked))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_HEADER)
+        for identifier, ranked in rows:
+            if identifier in seen:
+                raise InputError(f"{identifier} occurs twice; a graph can be ranked once")
+            seen.add(identifier)
+            writer.writerow((identifier, ranked))
     return len(seen)

@@ -1,1 +1,1 @@
-"""Losses, fitting and checkpoints."""
+"""Losses, training, checkpoints, and the model that learns during a search."""

@@ -1,4 +1,4 @@
-"""Turns scores into throughputs that can be believed."""
+"""Calibration: the scale and shift that turn a score into a relative throughput."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit
 
-#: Scale and shift of a score before the sigmoid.
+#: Scale and shift that are applied to a score before the sigmoid.
 Calibration = tuple[float, float]
 
 
 def calibrate(scores: npt.NDArray[np.float64], throughput: npt.NDArray[np.float32]) -> Calibration:
-    """The scale, above 0, and the shift with the least squared error of ``sigmoid(scale * score + shift)``.
+    """Fits scale and shift so that ``sigmoid(scale * score + shift)`` has the least squared error.
 
-    Ranking losses spread the scores of the programs that train a model as far as they can; the sigmoid of such a score
-    is too sure of itself for tasks that trained nothing. So it is fitted on those (Platt 1999; Guo et al. 2017,
-    arXiv:1706.04599). The order of the programs stays what it was.
+    Ranking losses spread the scores of the training programs as far apart as they can, so the sigmoid of a score alone
+    is overconfident on other tasks; scale and shift are therefore fitted on validation tasks (Platt 1999; Guo et al.
+    2017, arXiv:1706.04599). The scale is positive, which keeps the order of the programs.
 
     Args:
-        scores: float64[P] of programs of validation tasks.
-        throughput: float32[P], what was measured, in [0, 1].
+        scores: float64[P], scores of programs of validation tasks.
+        throughput: float32[P], their measured relative throughput, in [0, 1].
     """
 
     def error(parameters: npt.NDArray[np.float64]) -> float:

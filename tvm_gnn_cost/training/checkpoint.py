@@ -1,9 +1,8 @@
-"""A trained model of programs in one file."""
+"""Checkpoints: a trained model of programs in one file, and a scorer that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +12,49 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import Calibration
-from tvm_gnn_cost.training.tensor_file import part, read_tensors, write_tensors
+from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
 
-#: Raised when a file of an older version could not be read right by this code any more.
+#: Increased whenever this code would misread the files of an older version.
 FORMAT_VERSION = 3
 
-#: The checkpoints that ship with the package, for MetaSchedule and for ``auto_scheduler``.
+#: The checkpoints that the package ships, for MetaSchedule and for ``auto_scheduler``.
 DEFAULT = Path(__file__).parent.parent / "checkpoints" / "default.safetensors"
 DEFAULT_AUTO_SCHEDULER = DEFAULT.with_name("auto-scheduler.safetensors")
 
 
+@dataclass(frozen=True)
+class _Header:
+    """The JSON of a checkpoint."""
+
+    config: dict[str, Any]
+    value_names: tuple[str, ...]
+    vectors: dict[str, Any]
+    calibration: tuple[float, ...]
+    card: dict[str, Any]
+    extra: dict[str, Any]
+
+
 @dataclass
 class Checkpoint:
-    """Everything that is needed to score programs and to go on training.
+    """A model with everything that scoring programs and further training need.
 
     Attributes:
         config: The architecture.
-        value_names: The node values that the model reads, in its order.
+        value_names: The node values that the model reads, in the order of its inputs.
         vectors: FastText vectors of node types.
-        state: The module's state dict: weights and the normalisation of the values.
-        calibration: What makes a throughput of a score.
-        card: What it was trained on and how; JSON-able.
+        state: The module's state dict: the weights, and the mean and deviation of the node values.
+        calibration: Scale and shift that turn a score into a relative throughput.
+        card: The training data, settings and result, as JSON.
         extra: Further tensors, such as a cost model's replay buffer.
-        extra_info: What describes them; JSON-able.
+        extra_info: JSON that describes them.
+        source: The file that it was read from, for error messages; not saved.
     """
 
     config: TopKGNNConfig
@@ -52,9 +65,13 @@ class Checkpoint:
     card: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
     extra_info: dict[str, Any] = field(default_factory=dict)
+    source: Path | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return str(self.source or "the checkpoint")
 
     def save(self, path: Path) -> None:
-        """Writes the file; whoever reads it meanwhile sees the old one or the new one, never a part."""
+        """Writes a checkpoint atomically, as safetensors with a JSON header."""
         arrays, vector_info = self.vectors.to_arrays()
         tensors = {f"model.{name}": tensor for name, tensor in self.state.items()}
         tensors |= {f"vectors.{name}": torch.from_numpy(array) for name, array in arrays.items()}
@@ -75,45 +92,46 @@ class Checkpoint:
         """Reads a checkpoint.
 
         Raises:
-            ValueError: the file is missing, is no checkpoint, or is one of another version.
+            InputError: the file is missing or damaged, is not a checkpoint, or has another version.
         """
         tensors, info = read_tensors(path, "tvm-gnn-cost train")
         if info.get("version") != FORMAT_VERSION:
-            raise ValueError(
+            raise InputError(
                 f"{path}: checkpoint format {info.get('version')}, and this version of tvm-gnn-cost reads "
                 f"{FORMAT_VERSION}; train it again or install the version that wrote it"
             )
-
+        arrays = {name: tensor.numpy() for name, tensor in with_prefix(tensors, "vectors.").items()}
         try:
-            known = {f.name for f in fields(TopKGNNConfig)}
-            settings: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in info["config"].items() if k in known
-            }
-            scale, shift = info["calibration"]
-            arrays = {name: tensor.numpy() for name, tensor in part(tensors, "vectors.").items()}
-            return Checkpoint(
-                TopKGNNConfig(**settings),
-                tuple(info["value_names"]),
-                NodeTypeVectors.from_arrays(arrays, info["vectors"]),
-                part(tensors, "model."),
-                (scale, shift),
-                info["card"],
-                part(tensors, "extra."),
-                info["extra"],
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}: the checkpoint lacks or misstates the field {error}") from error
+            header = settings_from_json(_Header, info)
+            config = settings_from_json(TopKGNNConfig, header.config)
+            vectors = NodeTypeVectors.from_arrays(arrays, header.vectors)
+            if len(header.calibration) != 2:
+                raise InputError("the field 'calibration' is not two numbers")
+        except InputError as error:
+            raise InputError(f"{path}: the checkpoint is damaged: {error}") from error
+        return Checkpoint(
+            config,
+            header.value_names,
+            vectors,
+            with_prefix(tensors, "model."),
+            (header.calibration[0], header.calibration[1]),
+            header.card,
+            with_prefix(tensors, "extra."),
+            header.extra,
+            path,
+        )
 
 
 class Scorer:
-    """A model ready to score program graphs.
+    """Scores program graphs with a checkpoint's model.
 
     Args:
-        checkpoint: Its weights and vocabulary.
-        device: Where it runs.
+        checkpoint: The model.
+        device: The device that computes.
 
     Raises:
-        ValueError: the checkpoint reads a node value that this version does not extract, or its weights do not fit.
+        InputError: the checkpoint reads a node value that this version does not extract, or its weights or node type
+            vectors do not fit its architecture.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
@@ -122,47 +140,60 @@ class Scorer:
         known = {name: i for i, (name, _) in enumerate(VALUES)}
         missing = [name for name in checkpoint.value_names if name not in known]
         if missing:
-            raise ValueError(f"the checkpoint reads the node value '{missing[0]}', which is not extracted any more")
+            raise InputError(f"{checkpoint} reads the node value '{missing[0]}', which is not extracted any more")
+        if self.vectors.dim != self.config.type_dim:
+            raise InputError(
+                f"{checkpoint} has node type vectors of length {self.vectors.dim}, and its architecture reads "
+                f"{self.config.type_dim}; train it again"
+            )
         self.columns = np.array([known[name] for name in checkpoint.value_names], dtype=np.int64)
         zeros = torch.zeros(len(self.columns))
-        with torch.random.fork_rng(devices=[]):  # initial weights, replaced at once, must not cost random numbers
-            self.model = TopKGNN(self.config, torch.zeros(0, self.config.type_dim), zeros, zeros + 1)
         try:
+            # Drawing the initial weights, which are replaced at once, must not advance the caller's generator.
+            with torch.random.fork_rng(devices=[]):
+                self.model = TopKGNN(self.config, zeros, zeros + 1)
             self.model.load_state_dict(checkpoint.state)
-        except RuntimeError as error:
-            raise ValueError(f"the checkpoint's weights do not fit its architecture: {error}") from error
+        except (RuntimeError, InputError) as error:
+            raise InputError(f"{checkpoint}: the weights do not fit the architecture: {error}") from error
         self.model.to(self.device).eval()
 
     def batch(self, graphs: ProgramGraphs) -> GraphBatch:
-        """The tensors of the given graphs, and the model set up for their node types.
+        """A batch of the given graphs, on the CPU.
 
         Raises:
-            ValueError: the graphs have another detail than the model reads.
+            InputError: the graphs have another detail than the model reads.
         """
         if graphs.detail != self.config.detail:
-            raise ValueError(
+            raise InputError(
                 f"the model reads graphs of detail '{self.config.detail}', these are of detail '{graphs.detail}'; "
                 f"extract them with --detail {self.config.detail}"
             )
-        self.model.type_vectors = torch.from_numpy(self.vectors.matrix(graphs.type_names)).to(self.device)
-        return make_batch(graphs, self.columns).to(self.device)
+        return make_batch(graphs, self.vectors, self.columns)
 
     def score(self, graphs: ProgramGraphs, graphs_at_once: int = 256) -> npt.NDArray[np.float64]:
-        """float64[G]: logits, higher is faster; minus infinity for a graph without nodes."""
+        """Scores G graphs: float64[G], logits, higher is faster; minus infinity for a graph without nodes.
+
+        Args:
+            graphs: The graphs.
+            graphs_at_once: Largest number of graphs in a batch.
+
+        Raises:
+            InputError: the graphs have another detail than the model reads.
+        """
         parts = []
         with torch.inference_mode():
             for start in range(0, len(graphs), graphs_at_once):
-                part = graphs.select(np.arange(start, min(len(graphs), start + graphs_at_once)))
-                parts.append(self.model(self.batch(part)).double().cpu().numpy())
+                chunk = graphs.select(np.arange(start, min(len(graphs), start + graphs_at_once)))
+                parts.append(self.model(self.batch(chunk).to(self.device)).double().cpu().numpy())
         scores = np.concatenate([*parts, np.zeros(0)])
         return np.where(graphs.node_counts > 0, scores, -np.inf)
 
     def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
-        """For each graph the shares of its program's cost that its stores have, in their order: float64[stores]."""
+        """For each graph the share of the program's cost at each of its stores: float64[stores], in [0, 1]."""
         if "BufferStore" not in graphs.type_names or not len(graphs.node_type):
             return [np.zeros(0)] * len(graphs)
         with torch.inference_mode():
-            shares = self.model.cost_shares(self.batch(graphs)).double().cpu().numpy()
+            shares = self.model.cost_shares(self.batch(graphs).to(self.device)).double().cpu().numpy()
         is_store = graphs.node_type == graphs.type_names.index("BufferStore")
         return [
             shares[begin:end][is_store[begin:end]]
@@ -170,17 +201,20 @@ class Scorer:
         ]
 
     def throughput(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """float64[G] in [0, 1], the throughput relative to the task's best program that scores stand for."""
+        """Predicted throughput of scores, relative to the task's best program: float64[G] in [0, 1]."""
         scale, shift = self.calibration
         result: npt.NDArray[np.float64] = expit(scale * scores + shift)
         return result
 
 
-def normalisation(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> Mapping[str, Tensor]:
-    """Mean and standard deviation of node values, float32[C] each; a value that never varies has deviation 1."""
-    values = graphs.values[:, columns].astype(np.float64)
-    std = values.std(axis=0)
-    return {
-        "mean": torch.from_numpy(values.mean(axis=0).astype(np.float32)),
-        "std": torch.from_numpy(np.where(std > 1e-6, std, 1.0).astype(np.float32)),
-    }
+def checkpoint_named(cost_model: str) -> str | None:
+    """Path of a cost model's checkpoint: None, which means the shipped one, for ``gnn``, else the path itself.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    if cost_model == "gnn":
+        return None
+    if not Path(cost_model).is_file():
+        raise InputError(f"cost model '{cost_model}': neither gnn, xgb or random nor the path of a checkpoint file")
+    return cost_model

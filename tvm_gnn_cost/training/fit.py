@@ -1,4 +1,4 @@
-"""Trains a graph model on measured programs, with Lightning."""
+"""Trains a graph model on measured programs with Lightning."""
 
 from __future__ import annotations
 
@@ -15,35 +15,37 @@ import torch
 from torch import Tensor
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import calibrate
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, normalisation
-from tvm_gnn_cost.training.loop import EpochSteps, Tell, run
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.training.loop import EpochSteps, OnEpoch, run
 from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
-from tvm_gnn_cost.training.tensor_file import part
+from tvm_gnn_cost.training.scale import Scale
+from tvm_gnn_cost.training.tensor_file import with_prefix
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How a model is trained.
+    """Settings of a training.
 
     Attributes:
         loss: One of ``losses.LOSSES``, or several joined by ``+``.
-        latency_weight: What the error of the predicted latency counts beside it, for a model that predicts one.
-        epochs: At most this many passes over the tasks.
-        patience: Stop after this many epochs without a lower validation error, and keep the best epoch; a training
-            that is not stopped keeps its last one, at which one cosine of the learning rate has come to rest.
-        tasks_per_batch: Tasks in one step; a ranking loss compares within a task.
-        programs_per_task: At most this many programs of a task in one step, drawn anew each epoch.
-        learning_rate: The peak; one cosine with a warm-up of a tenth.
-        weight_decay: AdamW's.
-        calibrated: Whether the validation tasks also set what throughput a score means (``training.calibration``).
-        seed: Of weights, order and draws.
-        accelerator: Lightning's: ``cpu``, ``gpu`` or ``auto``.
-        devices: Lightning's; with several, DDP, which starts the running command once more for each of them.
+        latency_weight: Weight of the error of the predicted latency in the loss, for a model that predicts one.
+        epochs: Largest number of passes over the tasks.
+        patience: The training stops after this many epochs without a lower validation error and keeps the best epoch;
+            otherwise it keeps the last epoch, when the learning rate has decayed to zero.
+        tasks_per_batch: Number of tasks in a step; ranking losses compare programs of one task.
+        programs_per_task: Largest number of programs of a task in a step, drawn anew in each epoch.
+        learning_rate: Peak of the learning rate, which follows one cosine after a warm-up over a tenth of the steps.
+        weight_decay: Weight decay of AdamW.
+        calibrated: Whether to fit the calibration on the validation tasks (``training.calibration``).
+        seed: Seeds the weights, the order of the tasks and the draws of programs.
+        accelerator: Accelerator for Lightning: ``cpu``, ``gpu`` or ``auto``.
+        devices: Devices for Lightning; several use DDP, which starts the running command once more for each.
     """
 
     loss: str = "hinge+mse+top1"
@@ -60,19 +62,23 @@ class FitSettings:
     devices: int | str = 1
 
 
-#: How each preset of ``models.topk_gnn`` is trained unless told otherwise. TPGNN's loss is Huber's and it has no
-#: calibration; an epoch over full trees takes ten times longer, so it has fewer.
+#: Preset of ``models.topk_gnn`` -> its default settings. TPGNN is trained as published, with Huber loss and without
+#: calibration; it has fewer epochs because an epoch over full trees takes ten times longer.
 PRESET_SETTINGS: dict[str, FitSettings] = {
     "gnn": FitSettings(),
     "tpgnn": FitSettings(loss="huber", epochs=8, patience=8, weight_decay=1e-2, calibrated=False),
 }
 
-#: On few tasks the presets train for more epochs, up to this many steps.
+#: Preset -> number of steps that a training takes at least: with few tasks it has more epochs.
 _LEAST_STEPS = {"gnn": 480, "tpgnn": 200}
 
 
 def preset_settings(preset: str, train_tasks: int) -> FitSettings:
-    """How a preset is trained on so many tasks."""
+    """The default settings of a preset for a number of training tasks.
+
+    >>> preset_settings("gnn", 400).epochs, preset_settings("gnn", 80).epochs
+    (20, 48)
+    """
     settings = PRESET_SETTINGS[preset]
     steps = -(-train_tasks // settings.tasks_per_batch)
     times = max(1.0, _LEAST_STEPS[preset] / (steps * settings.epochs))
@@ -83,12 +89,19 @@ Step = tuple[GraphBatch, Tensor, Tensor, Tensor]
 
 
 class TaskBatches(EpochSteps):
-    """Steps of whole tasks, in another order each epoch.
+    """The steps of an epoch, each over whole tasks.
 
-    A step is a batch of graphs, float32[P] throughput, float32[P] latency (seconds, infinite for a failed program) and
-    int64[P] task.
+    A step is a batch of P graphs with float32[P] relative throughput, float32[P] latency in seconds (infinite for a
+    failed program) and int64[P] task number.
 
-    Under DDP the processes take turns at the steps of one order; the first steps come again where one would lack some.
+    Under DDP every process shuffles the steps alike and takes its share of them; the first steps are repeated so that
+    all processes have the same number.
+
+    Args:
+        programs: The programs of all tasks.
+        scorer: Makes the batches.
+        settings: Settings of the training.
+        shuffle: Whether to shuffle the tasks and draw programs anew in each epoch.
     """
 
     def __init__(self, programs: MeasuredPrograms, scorer: Scorer, settings: FitSettings, shuffle: bool) -> None:
@@ -118,7 +131,7 @@ class TaskBatches(EpochSteps):
         return rows
 
     def step(self, rows: npt.NDArray[np.int64]) -> Step:
-        """The given programs as one step."""
+        """The step of the programs with the given numbers."""
         graphs = self.programs.graphs.select(rows)
         return (
             self.scorer.batch(graphs),
@@ -129,14 +142,14 @@ class TaskBatches(EpochSteps):
 
 
 def _processes() -> tuple[int, int]:
-    """This process's number and how many train together."""
+    """Rank of this process and number of processes that train together."""
     if not torch.distributed.is_initialized():
         return 0, 1
     return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
 
 class FitModule(lightning.LightningModule):
-    """The model with its loss and its optimizer."""
+    """A model with its loss and its optimizer."""
 
     def __init__(self, model: TopKGNN, settings: FitSettings) -> None:
         super().__init__()
@@ -154,7 +167,7 @@ class FitModule(lightning.LightningModule):
         return loss
 
     def validation_step(self, step: Step, _index: int) -> None:
-        """Logs the loss and the share of pairs that are ordered wrongly."""
+        """Logs the loss and the share of wrongly ordered pairs of programs."""
         batch, target, _, task = step
         scores = self.model(batch)
         self.log("validation_loss", self.loss(scores, target, task), batch_size=len(target), sync_dist=True)
@@ -162,7 +175,7 @@ class FitModule(lightning.LightningModule):
         self.log("validation_error", error, batch_size=len(target), sync_dist=True)
 
     def configure_optimizers(self) -> Any:
-        """AdamW with one cosine."""
+        """AdamW with a one-cycle learning rate."""
         optimizer = torch.optim.AdamW(
             self.parameters(), self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )
@@ -173,25 +186,32 @@ class FitModule(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def transfer_batch_to_device(self, batch: Step, device: torch.device, _dataloader_idx: int) -> Step:
-        """Moves a step."""
+        """The step with all of its tensors on the device."""
         graphs, *others = batch
         target, latency, task = (tensor.to(device) for tensor in others)
         return graphs.to(device), target, latency, task
 
 
 def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: MeasuredPrograms, seed: int) -> Checkpoint:
-    """An untrained model, normalised for the given programs.
+    """An untrained model that standardises its inputs by the node values of the training programs.
+
+    Args:
+        config: The architecture.
+        vectors: FastText vectors of length ``config.type_dim``.
+        train: The training programs.
+        seed: Seeds the weights.
 
     Raises:
-        ValueError: the vectors have another length than the architecture wants.
+        InputError: the vectors have another length than the architecture reads, or the programs have no node.
     """
     if vectors.dim != config.type_dim:
-        raise ValueError(f"node type vectors of length {vectors.dim}, and the model wants {config.type_dim}")
+        raise InputError(f"node type vectors of length {vectors.dim}, and the model reads {config.type_dim}")
     chosen = columns(config.groups)
-    norm = normalisation(train.graphs, chosen)
+    scale = Scale.fit([train.graphs.values[:, chosen]])
+    mean, std = (torch.from_numpy(array.astype(np.float32)) for array in (scale.mean, scale.deviation))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = TopKGNN(config, torch.zeros(0, config.type_dim), norm["mean"], norm["std"])
+        model = TopKGNN(config, mean, std)
     return Checkpoint(config, tuple(VALUES[i][0] for i in chosen), vectors, model.state_dict())
 
 
@@ -201,32 +221,32 @@ def fit(
     validation: MeasuredPrograms,
     settings: FitSettings,
     folder: Path,
-    tell: Tell = lambda _epoch, _metrics: None,
+    on_epoch: OnEpoch = lambda _epoch, _metrics: None,
 ) -> Checkpoint:
-    """Trains from a checkpoint's weights.
+    """Trains a checkpoint's model and returns the trained one.
 
-    An interrupted training goes on from ``folder/last.ckpt`` if it is called again with the same settings.
+    An interrupted training resumes from ``folder/last.ckpt`` if the function is called again with the same settings.
 
     Args:
-        checkpoint: Where to start.
-        train: Programs to learn from.
-        validation: Programs of other tasks, which decide when to stop.
-        settings: How.
-        folder: For Lightning's checkpoints.
-        tell: Called after each epoch with its number and metrics.
+        checkpoint: The model to start from.
+        train: Training programs.
+        validation: Programs of other tasks, for early stopping and the calibration.
+        settings: Settings of the training.
+        folder: Folder of Lightning's checkpoints.
+        on_epoch: Called after each epoch with its number and metrics.
 
     Raises:
-        ValueError: there is nothing to train on, or no such loss.
+        InputError: there are no training or validation programs, or a setting or ``folder/last.ckpt`` is wrong.
+        WorkError: the training diverged in its first epoch.
     """
     if not len(train) or not len(validation):
-        raise ValueError("training needs at least one program to train on and one of another task to validate on")
+        raise InputError("training needs at least one program to train on and one of another task to validate on")
     scorer = Scorer(checkpoint)
     batches = TaskBatches(train, scorer, settings, shuffle=True)
     module = FitModule(scorer.model, settings)
     fingerprint = json.dumps({**asdict(settings), **asdict(checkpoint.config)}, sort_keys=True)
-    found = run(
-        module, batches, TaskBatches(validation, scorer, settings, shuffle=False), settings, fingerprint, folder, tell
-    )
+    validating = TaskBatches(validation, scorer, settings, shuffle=False)
+    found = run(module, batches, validating, settings, fingerprint, folder, on_epoch)
     card = {
         **checkpoint.card,
         "training": {
@@ -238,7 +258,7 @@ def fit(
             "validation_error": found.validation_error,
         },
     }
-    trained = replace(checkpoint, state=part(found.state, "model."), card=card)
+    trained = replace(checkpoint, state=with_prefix(found.state, "model."), card=card)
     if not settings.calibrated:
         return trained
     scores = Scorer(trained).score(validation.graphs)

@@ -1,4 +1,4 @@
-"""A training with Lightning that is silent, resumes, and leaves the caller's random numbers alone."""
+"""The training loop of all models: Lightning, silent, resumable, and without effect on the caller's random numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import math
 import signal
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,38 +21,44 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-Tell = Callable[[int, dict[str, float]], None]
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.files import write_text
+
+#: Called after each epoch with its number, counted from 1, and its metrics.
+OnEpoch = Callable[[int, dict[str, float]], None]
+
+_ACCELERATORS = ("cpu", "gpu", "auto")
 
 
 class LoopSettings(Protocol):
-    """What a training's settings have, whatever else they have."""
+    """The settings that the loop reads."""
 
     @property
     def seed(self) -> int:
-        """Of all that is drawn."""
+        """Seeds every random number of the training."""
 
     @property
     def epochs(self) -> int:
-        """At most so many."""
+        """Largest number of epochs."""
 
     @property
     def patience(self) -> int:
-        """Stop after this many epochs without a lower validation error."""
+        """Number of epochs without a lower validation error after which the training stops."""
 
     @property
     def accelerator(self) -> str:
-        """Lightning's: ``cpu``, ``gpu`` or ``auto``."""
+        """Accelerator for Lightning: ``cpu``, ``gpu`` or ``auto``."""
 
     @property
     def devices(self) -> int | str:
-        """Lightning's."""
+        """Devices for Lightning: their number, or ``auto``."""
 
 
 class EpochSteps(IterableDataset[Any]):
     """The steps of an epoch.
 
     Attributes:
-        epoch: Its number from 0, for what is drawn anew in each; set by :func:`run`.
+        epoch: Number of the epoch, counted from 0, to seed what is drawn anew in each; :func:`run` sets it.
     """
 
     epoch = 0
@@ -59,11 +66,11 @@ class EpochSteps(IterableDataset[Any]):
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out.
+    """Result of a training.
 
     Attributes:
-        state: The module's weights: of the last epoch, of the best one if the training was stopped before.
-        validation_error: Theirs.
+        state: Weights of the module after the last epoch, or after the best one if the training stopped early.
+        validation_error: Validation error of these weights.
     """
 
     state: dict[str, Tensor]
@@ -71,13 +78,13 @@ class Trained:
 
 
 class _Epochs(Callback):
-    """Numbers the epochs and tells of each one that is finished.
+    """Sets the number of each epoch and calls ``on_epoch`` after it.
 
-    Keeps the state of torch's random numbers with each checkpoint: a resumed training draws what it would have drawn.
+    Saves torch's random state in each checkpoint, so that a resumed training draws the same numbers.
     """
 
-    def __init__(self, steps: EpochSteps, tell: Tell) -> None:
-        self.steps, self.tell = steps, tell
+    def __init__(self, steps: EpochSteps, on_epoch: OnEpoch) -> None:
+        self.steps, self.on_epoch = steps, on_epoch
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
         self.steps.epoch = trainer.current_epoch
@@ -85,7 +92,7 @@ class _Epochs(Callback):
     def on_validation_epoch_end(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
             metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-            self.tell(trainer.current_epoch + 1, metrics)
+            self.on_epoch(trainer.current_epoch + 1, metrics)
 
     def state_dict(self) -> dict[str, Any]:
         return {"random": torch.get_rng_state()}
@@ -101,35 +108,40 @@ def run(
     settings: LoopSettings,
     fingerprint: str,
     folder: Path,
-    tell: Tell,
+    on_epoch: OnEpoch,
     gradient_clip: float = 1.0,
 ) -> Trained:
-    """Trains a module that logs ``validation_error``, infinite where its scores are not finite.
+    """Trains a module that logs ``validation_error``, infinite if its scores are not finite.
 
-    An interrupted training goes on from ``folder/last.ckpt`` if it is called again with the same fingerprint.
+    An interrupted training resumes from ``folder/last.ckpt`` if the function is called again with the same fingerprint.
 
     Args:
         module: The model with its loss and its optimizer.
-        train: The steps of an epoch.
-        validation: Likewise.
-        settings: How.
-        fingerprint: All that the weights depend on.
-        folder: For Lightning's checkpoints.
-        tell: Called after each epoch with its number and metrics.
-        gradient_clip: No step's gradient is longer.
+        train: Training steps of an epoch.
+        validation: Validation steps.
+        settings: Settings of the loop.
+        fingerprint: Text that identifies the settings; a training with another fingerprint starts anew.
+        folder: Folder of Lightning's checkpoints.
+        on_epoch: Called after each epoch with its number and metrics.
+        gradient_clip: Largest norm of a step's gradient.
 
     Raises:
-        ValueError: the machine has no such accelerator or not so many devices.
-        RuntimeError: the first epoch's scores were not finite already.
+        InputError: the machine has no such accelerator or not so many devices, or ``folder/last.ckpt`` is damaged.
+        WorkError: the training diverged in its first epoch.
     """
+    if settings.accelerator not in _ACCELERATORS:
+        raise InputError(f"accelerator '{settings.accelerator}' is none of: {', '.join(_ACCELERATORS)}")
     folder.mkdir(parents=True, exist_ok=True)
-    # Lightning's ranking of epochs; the file is Lightning's own format and is read back by Lightning only.
+    # Keeps the best epoch in Lightning's own format, which only this function reads.
     best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
+    stopping = EarlyStopping("validation_error", patience=settings.patience)
     resume = folder / "last.ckpt"
     marker = folder / "settings.json"
     if resume.exists() and (not marker.exists() or marker.read_text() != fingerprint):
         resume.unlink()
-    marker.write_text(fingerprint)
+    if resume.exists() and not zipfile.is_zipfile(resume):
+        raise InputError(f"{resume}: the unfinished training is damaged; remove {folder} to start anew")
+    write_text(marker, fingerprint)
     with warnings.catch_warnings(), _quiet_lightning(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
         torch.manual_seed(settings.seed)
@@ -138,7 +150,7 @@ def run(
                 accelerator=settings.accelerator,
                 devices=settings.devices,
                 max_epochs=settings.epochs,
-                callbacks=[best, EarlyStopping("validation_error", patience=settings.patience), _Epochs(train, tell)],
+                callbacks=[best, stopping, _Epochs(train, on_epoch)],
                 default_root_dir=folder,
                 logger=False,
                 enable_progress_bar=False,
@@ -146,8 +158,9 @@ def run(
                 num_sanity_val_steps=0,
                 gradient_clip_val=gradient_clip,
             )
-        except MisconfigurationException as error:
-            raise ValueError(f"accelerator '{settings.accelerator}', devices {settings.devices}: {error}") from error
+        except (MisconfigurationException, TypeError) as error:
+            # Lightning reports a wrong number of devices with either of these; the other arguments are constants.
+            raise InputError(f"accelerator '{settings.accelerator}', devices {settings.devices}: {error}") from error
         module.train()
         validating = DataLoader(validation, batch_size=None)
         with _keyboard_interrupt():
@@ -165,15 +178,15 @@ def run(
             assert best.best_model_score is not None, "an epoch was validated"
             validation_error = float(best.best_model_score)
             if not math.isfinite(validation_error):
-                raise RuntimeError("the training diverged in its first epoch; a lower learning_rate may help")
+                raise WorkError("the training diverged in its first epoch; a lower learning_rate may help")
             state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
-        trainer.strategy.barrier()  # the caller may remove the folder once every process has read it
+        trainer.strategy.barrier()  # Every process has read the folder before a caller removes it.
     return Trained(state, validation_error)
 
 
 @contextmanager
 def _keyboard_interrupt() -> Iterator[None]:
-    """Lightning answers Ctrl-C by ending the process; here it is what it is everywhere else."""
+    """Raises KeyboardInterrupt on Ctrl-C as usual; Lightning would end the process."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -185,7 +198,7 @@ def _keyboard_interrupt() -> Iterator[None]:
 
 
 class _quiet_lightning:
-    """Lightning greets and gives tips through logging."""
+    """Silences Lightning's greetings and tips, which it logs."""
 
     def __enter__(self) -> None:
         self.loggers = [logging.getLogger(n) for n in ("lightning.pytorch", "lightning.fabric", "lightning")]

@@ -1,9 +1,9 @@
-"""From stored programs to a trained model: vectors, normalisation, fitting, checkpoint."""
+"""Trains the models of this package and TVM's XGBoost model on stored programs."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +12,26 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split, split
 from tvm_gnn_cost.graphs.embedding import train_vectors
-from tvm_gnn_cost.models.auto_scheduler_trees import AutoSchedulerTrees
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees, boosted_trees
+from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
+from tvm_gnn_cost.training.loop import OnEpoch
 
-#: Share of the training tasks that decide when to stop.
+#: Share of the tasks outside the held-out networks that is used for validation.
 VALIDATION_FRACTION = 0.12
 
 
 def split_programs(programs: MeasuredPrograms, held_out: Sequence[str], seed: int) -> Split:
-    """The split that every model of the project is trained with.
+    """The split with which every model is trained, see :func:`~tvm_gnn_cost.datasets.split.split`.
+
+    Args:
+        programs: All programs.
+        held_out: Names of the networks whose tasks must not train.
+        seed: Seeds the choice of the validation tasks.
 
     Raises:
-        ValueError: a held-out network does not occur, or a part is empty.
+        InputError: a held-out network does not occur, or a part would be empty.
     """
     return split(programs, held_out, VALIDATION_FRACTION, seed)
 
@@ -38,39 +43,39 @@ def train_gnn(
     settings: FitSettings,
     folder: Path,
     start: Checkpoint | None = None,
-    tell: Callable[[int, dict[str, float]], None] = lambda _epoch, _metrics: None,
+    on_epoch: OnEpoch = lambda _epoch, _metrics: None,
 ) -> Checkpoint:
-    """Trains a graph model on ``parts.train``, with node type vectors trained on the same programs.
+    """Trains a graph model, and its node type vectors, on the training part of the programs.
 
     Args:
         programs: All programs.
-        parts: Which of them train and which decide when to stop.
-        config: The architecture; not used when there is a ``start``.
-        settings: How.
-        folder: Where an interrupted training is kept, to go on with; removed at the end.
-        start: Weights to start from.
-        tell: Called after each epoch with its number and metrics.
+        parts: The split of the programs.
+        config: The architecture; ignored if there is a ``start``.
+        settings: Settings of the training.
+        folder: Folder from which an interrupted training resumes; removed at the end.
+        start: Checkpoint to start from, with its own node type vectors; by default a new model.
+        on_epoch: Called after each epoch with its number and metrics.
 
     Raises:
-        ValueError: a part is empty, or the graphs have another detail than the model reads.
+        InputError: a part is empty, or the graphs have another detail than the model reads.
+        WorkError: the training diverged in its first epoch.
     """
     train = programs.select(parts.train)
     if start is None:
         vectors = train_vectors(train.graphs, dim=config.type_dim, seed=settings.seed)
         start = new_checkpoint(config, vectors, train, settings.seed)
-    trained = fit(start, train, programs.select(parts.validation), settings, folder, tell)
+    trained = fit(start, train, programs.select(parts.validation), settings, folder, on_epoch)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
     rank_zero_only(shutil.rmtree)(folder)
     return trained
 
 
-def train_xgb(programs: MeasuredPrograms, parts: Split, seed: int) -> BoostedTrees | AutoSchedulerTrees:
-    """TVM's XGBModel on the programs that a graph model trains on and those that it stops by: it has no use for those.
+def train_xgb(trees: BoostedTrees, programs: MeasuredPrograms, parts: Split) -> BoostedTrees:
+    """Trains TVM's XGBoost model on training and validation programs together: it does not stop early.
 
     Raises:
-        ValueError: the programs carry no per-store features.
+        InputError: the programs have no per-store features.
     """
-    trees = boosted_trees(seed)
     trees.fit(programs.select(np.concatenate([parts.train, parts.validation])))
     return trees

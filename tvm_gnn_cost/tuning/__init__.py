@@ -1,1 +1,1 @@
-"""The cost models that TVM calls, and tuning a network with them."""
+"""The work that users ask for: collect, extract, train, evaluate and tune, with either scheduler."""

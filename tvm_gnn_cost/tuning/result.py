@@ -1,22 +1,24 @@
-"""What a tuning run found, as it is saved in its work directory; needs no TVM."""
+"""The result of a tuning run, as it is saved in its work directory."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import os
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.machine import describe_machine
 
 #: Where in the work directory the result is.
 FILE_NAME = "tuning.json"
 
-#: What the seconds of a run went into, in the order of a run; the keys of ``TuneResult.seconds``.
+#: The phases of a run, in the order of a table; the keys of ``TuneResult.seconds``.
 PHASES = (
     "preparation",
     "initial population",
@@ -32,13 +34,13 @@ PHASES = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for.
+    """The arguments of a tuning run.
 
     Attributes:
         network: A name in the catalogue.
         trials: Programs to measure, over all tasks and all runs in this work directory.
         cost_model: ``gnn``, ``xgb``, ``random`` or a checkpoint's path.
-        seed: Of the search.
+        seed: The seed of the search.
         target: TVM's target, as JSON.
         batch: Programs measured at a time.
         population: Candidates that the evolutionary search keeps.
@@ -60,8 +62,8 @@ class TaskResult:
     """A task's latencies in seconds.
 
     Attributes:
-        name: TVM's name of it.
-        weight: How often it occurs in the network.
+        name: TVM's name of the task.
+        weight: How many times the task occurs in the network.
         untuned: Mean latency of the default schedule.
         best: Least mean latency of the measured programs; None if none of them was valid.
         trials: Programs measured, failures included.
@@ -74,6 +76,13 @@ class TaskResult:
     best: float | None = None
     trials: int = 0
     failed: int = 0
+
+    def add(self, latencies: Sequence[float]) -> None:
+        """Counts measured programs: mean latencies in seconds, infinite where one failed."""
+        valid = [latency for latency in latencies if math.isfinite(latency)]
+        self.trials += len(latencies)
+        self.failed += len(latencies) - len(valid)
+        self.best = min([*valid, *([] if self.best is None else [self.best])], default=None)
 
     @property
     def improved(self) -> bool:
@@ -97,7 +106,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """The whole network: seconds of each repeat, and the largest difference of its output from the reference's.
+    """The network end to end: seconds of each repeat, and the largest difference from the reference output.
 
     The difference is relative to the reference's largest output. The reference is PyTorch with MetaSchedule, and the
     untuned network itself with ``auto_scheduler``.
@@ -111,7 +120,7 @@ class EndToEnd:
 
 @dataclass
 class TuneResult:
-    """Everything about a run; ``searched`` is the budget that the search has used up, ``trials`` the programs."""
+    """A tuning run; ``searched`` counts the trials that the search was allowed, ``trials`` the programs measured."""
 
     settings: Settings
     machine: dict[str, Any]
@@ -144,19 +153,22 @@ class TuneResult:
         return self.searched >= self.settings.trials and self.end_to_end is not None
 
     def spend(self, phase: str, seconds: float) -> None:
-        """Counts seconds towards a phase."""
+        """Adds seconds to a phase."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def recount_trials(self, latencies: Sequence[Sequence[float]]) -> None:
+        """Counts each task's programs anew: the records are right after a kill, ``tuning.json`` may lag behind."""
+        for task, own in zip(self.tasks, latencies, strict=True):
+            task.trials, task.failed, task.best = 0, 0, None
+            task.add(own)
 
     def as_json(self) -> dict[str, Any]:
         """The result as plain JSON."""
         return asdict(self)
 
     def save(self, work_dir: Path) -> None:
-        """Writes ``work_dir/tuning.json``, at once or not at all."""
-        path = work_dir / FILE_NAME
-        temporary = path.with_suffix(".json.part")
-        temporary.write_text(json.dumps(self.as_json(), indent=1) + "\n")
-        os.replace(temporary, path)
+        """Writes ``work_dir/tuning.json`` whole or not at all."""
+        write_json(work_dir / FILE_NAME, self.as_json())
 
 
 def load_result(work_dir: Path) -> TuneResult:
@@ -164,7 +176,7 @@ def load_result(work_dir: Path) -> TuneResult:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: the file is damaged.
+        InputError: the file is damaged.
     """
     path = work_dir / FILE_NAME
     if not path.exists():
@@ -180,7 +192,7 @@ def load_result(work_dir: Path) -> TuneResult:
             **data,
         )
     except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(
+        raise InputError(
             f"{path} is not a tuning result ({error!r}); remove the file to tune again from its database"
         ) from error
 
@@ -195,18 +207,18 @@ def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[
         packages: Whose versions belong to the result.
 
     Raises:
-        ValueError: the directory belongs to other settings, or holds records without a result.
+        InputError: the directory belongs to other settings, or holds records without a result.
     """
     if not (work_dir / FILE_NAME).exists():
         if (work_dir / records).exists():
-            raise ValueError(f"{work_dir} holds {records} but no {FILE_NAME}; choose another directory")
+            raise InputError(f"{work_dir} holds {records} but no {FILE_NAME}; choose another directory")
         versions = {name: version(name) for name in packages}
         return TuneResult(settings, describe_machine(), versions, datetime.date.today().isoformat())
     result = load_result(work_dir)
     for name in ("scheduler", "network", "cost_model", "seed", "target", "batch", "population"):
         there, asked = getattr(result.settings, name), getattr(settings, name)
         if there != asked:
-            raise ValueError(
+            raise InputError(
                 f"{work_dir} was tuned with {name.replace('_', ' ')} {there}, not {asked}; "
                 "choose another work directory or remove that one"
             )

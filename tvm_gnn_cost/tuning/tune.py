@@ -1,213 +1,170 @@
-"""Tunes a whole network with MetaSchedule and any cost model, resumably; talks to TVM."""
+"""Tunes a whole network with either scheduler and any cost model, resumably."""
 
 from __future__ import annotations
 
-import shutil
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import tvm
-from tvm.s_tir import meta_schedule as ms
-
-from tvm_gnn_cost.measuring.builder import PooledBuilder
-from tvm_gnn_cost.measuring.local import local_runner
-from tvm_gnn_cost.measuring.preload import import_tensor_intrin
-from tvm_gnn_cost.networks.relax import extract_tasks, load_network, local_target
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
+from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.schedulers.scheduler import Scheduler, SearchSettings
+from tvm_gnn_cost.training.checkpoint import checkpoint_named
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
 from tvm_gnn_cost.tuning.interrupt import interruptible
-from tvm_gnn_cost.tuning.progress import Follower, Guard, Progress, follow_logs, quiet_console
-from tvm_gnn_cost.tuning.records import (
-    RECORDS,
-    count,
-    is_valid,
-    mean_latency,
-    open_database,
-    records_by_task,
-    winners,
-)
+from tvm_gnn_cost.tuning.listener import ResultListener, trials_measured
 from tvm_gnn_cost.tuning.result import CurvePoint, Settings, TaskResult, TuneResult, resume
-from tvm_gnn_cost.tuning.scheduler import EagerGradient
-from tvm_gnn_cost.tuning.search_model import checkpoint_named
 
 
 def tune(
-    network: str,
-    trials: int,
-    cost_model: str,
-    work_dir: Path,
+    network: str = "resnet-18",
+    trials: int = 576,
+    cost_model: str = "gnn",
+    work_dir: Path | str | None = None,
     *,
+    scheduler: str | None = None,
     seed: int = 0,
     batch: int = 16,
     population: int = 128,
-    progress: Progress,
+    progress: Progress = ignore,
 ) -> TuneResult:
-    """Tunes a network of the catalogue on this machine and compares it end to end with the untuned one.
+    """Tunes a network on this machine and compares it end to end with the untuned one.
 
-    Call it again with the same ``work_dir`` after an interruption, or with more ``trials``, to go on: programs in
-    its database count and are not measured again. A finished result is returned as it is.
+    Call it again with the same ``work_dir`` after an interruption, or with more ``trials``, to go on: programs in its
+    records count and are not measured again. A finished result is returned as it is.
 
     Args:
-        network: A name in the catalogue.
+        network: A name in the scheduler's catalogue.
         trials: Programs to measure in all; the last batch is measured whole, so it may be a few more.
-        cost_model: ``gnn`` (the checkpoint of the package), ``xgb``, ``random``, or a checkpoint's path.
-        work_dir: For the database, the result (``tuning.json``) and TVM's logs.
+        cost_model: ``gnn`` (the checkpoint that ships), ``xgb``, ``random``, or a checkpoint's path.
+        work_dir: Where the records, the result (``tuning.json``) and TVM's logs are kept; by default
+            :func:`default_work_dir`.
+        scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         seed: Of the search.
         batch: Programs measured at a time.
         population: Candidates that the evolutionary search keeps.
-        progress: Is told of every step.
+        progress: Receives events.
 
     Raises:
-        ValueError: an argument is wrong, or ``work_dir`` belongs to other settings.
-        RuntimeError: the network's default schedules can't be built or run.
-        KeyboardInterrupt: Ctrl-C; everything measured so far is saved.
+        InputError: an argument is wrong, or ``work_dir`` belongs to other settings.
+        WorkError: the network's default schedules can't be built or run.
+        WrongTVM: the installed TVM does not have the scheduler.
+        KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
     """
-    target = local_target()
-    settings = Settings(network, trials, cost_model, seed, str(target), batch, population)
-    result = resume(settings, work_dir, RECORDS, ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost"))
-    if result.finished:
-        return result
-    with interruptible() as interrupted:
-        _run(result, work_dir, target, progress, interrupted)
+    chosen = scheduler_named(scheduler)
+    if cost_model not in ("xgb", "random"):
+        checkpoint_named(cost_model)  # a misspelt path is found out now and not when the network is loaded
+    folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
+    target = chosen.target()
+    settings = Settings(network, trials, cost_model, seed, str(target), batch, population, chosen.name)
+    result = resume(settings, folder, chosen.records_file, chosen.packages)
+    result.versions |= chosen.versions()
+    if not result.finished:
+        with interruptible() as interrupted, _cost_model_log(folder, progress):
+            _run(chosen, target, result, folder, progress, interrupted)
     return result
 
 
-def make_cost_model(name: str, seed: int) -> Any:
-    """MetaSchedule's cost model of that name: ``gnn``, ``xgb``, ``random`` or a checkpoint's path.
+def default_work_dir(network: str, cost_model: str, scheduler: str) -> Path:
+    """``work/NETWORK-COST_MODEL``, with the scheduler before it for ``auto-scheduler``.
 
-    Raises:
-        ValueError: there is no such model or file.
+    >>> default_work_dir("resnet-18", "gnn", "meta-schedule").as_posix()
+    'work/resnet-18-gnn'
     """
-    if name == "random":
-        return ms.cost_model.RandomModel(seed=seed)
-    if name == "xgb":
-        return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
-    checkpoint = checkpoint_named(name)
-    from tvm_gnn_cost.tuning.meta_schedule import GNNCostModel
-
-    return GNNCostModel(checkpoint)
+    prefix = "" if scheduler == "meta-schedule" else f"{scheduler}-"
+    return Path("work") / f"{prefix}{network}-{Path(cost_model).stem}".replace("/", "-")
 
 
 def _run(
+    scheduler: Scheduler,
+    target: Any,
     result: TuneResult,
     work_dir: Path,
-    target: tvm.target.Target,
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> None:
     """Does whatever ``result`` still lacks."""
     start = time.perf_counter()
     settings = result.settings
-    progress.status("loading the cost model and the network")
-    model = make_cost_model(settings.cost_model, settings.seed)
-    loaded = load_network(settings.network)
-    import_tensor_intrin()
+    progress(Stage("loading the network and the cost model"))
+    network = scheduler.network(settings.network)
+    tasks = scheduler.tasks(network, target)
+    batch = scheduler.batch_size(len(tasks), settings.trials, settings.batch)
+    model = scheduler.cost_model(settings.cost_model, settings.seed, len(tasks), batch)
     work_dir.mkdir(parents=True, exist_ok=True)
-    tasks = extract_tasks(loaded.mod, target)
-    builder = PooledBuilder()
     if not result.tasks:
-        progress.status(f"measuring the default schedules of {len(tasks)} tasks")
-        result.tasks = _measure_untuned(tasks, target, builder)
+        progress(Stage(f"measuring the default schedules of {len(tasks)} tasks"))
+        for task, outcome in zip(tasks, scheduler.measure_untuned(tasks, target, work_dir), strict=True):
+            if outcome.failure is not None:
+                said = outcome.message[-300:]
+                raise WorkError(f"the default schedule of task {task.name} failed ({outcome.failure}): {said}")
+            result.tasks.append(TaskResult(task.name, task.weight, outcome.latency))
         result.curve = [CurvePoint(0, 0.0, result.untuned_latency)]
         result.save(work_dir)
-    database = open_database(work_dir)
-    by_task = records_by_task(tasks, database)
-    count(result, by_task)
+    result.recount_trials(scheduler.latencies(tasks, work_dir))
     result.spend("preparation", time.perf_counter() - start)
-    progress.measured(result, "")
+    progress(trials_measured(result, ""))
     if result.trials < settings.trials and result.searched < settings.trials:
         # What was compared before is not what the search will have found.
         result.end_to_end = None
         result.save(work_dir)
-        _search(result, tasks, by_task, database, model, builder, work_dir, progress, interrupted)
+        missing = settings.trials - result.trials
+        search = SearchSettings(missing, result.trials, batch, settings.population, settings.seed)
+        try:
+            scheduler.search(tasks, model, work_dir, search, ResultListener(result, work_dir, progress, interrupted))
+        finally:
+            result.save(work_dir)
     result.searched = settings.trials
     result.save(work_dir)
     start = time.perf_counter()
-    progress.status("compiling the network with and without the tuned schedules, and timing both")
-    result.end_to_end = compare_end_to_end(loaded, target, winners(tasks, database, result))
+    progress(Stage("compiling the network with and without the tuned schedules, and timing both"))
+    improved = [task for task, found in zip(tasks, result.tasks, strict=True) if found.improved]
+    untuned = scheduler.compile(network, target)
+    tuned = scheduler.compile(network, target, work_dir, improved)
+    result.end_to_end = compare_end_to_end(network, untuned, tuned)
     result.spend("verification", time.perf_counter() - start)
     result.save(work_dir)
 
 
-def _measure_untuned(tasks: Sequence[Any], target: tvm.target.Target, builder: PooledBuilder) -> list[TaskResult]:
-    """Builds and runs each task with TVM's default schedule."""
-    mods = [task.dispatched[0] for task in tasks]
-    built = builder.build([ms.builder.BuilderInput(mod, target) for mod in mods])
-    for task, one in zip(tasks, built, strict=True):
-        if one.error_msg is not None:
-            raise RuntimeError(f"the default schedule of task {task.task_name} does not build: {one.error_msg}")
-    # Default schedules can be a hundred times slower than tuned ones, hence the long timeout.
-    futures = local_runner(timeout_s=60.0).run(
-        [
-            ms.runner.RunnerInput(one.artifact_path, "cpu", ms.arg_info.ArgInfo.from_entry_func(mod, False))
-            for mod, one in zip(mods, built, strict=True)
-        ]
-    )
-    results = []
-    for task, one, future in zip(tasks, built, futures, strict=True):
-        ran = future.result()
-        shutil.rmtree(Path(str(one.artifact_path)).parent, ignore_errors=True)
-        if ran.error_msg is not None:
-            raise RuntimeError(f"the default schedule of task {task.task_name} does not run: {ran.error_msg}")
-        results.append(TaskResult(str(task.task_name), int(task.weight), mean_latency(ran.run_secs)))
-    return results
+class _Notes(logging.Handler):
+    """Passes the cost model's warnings on as notes."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.WARNING)
+        self.progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Passes one on; its traceback goes to the log file alone."""
+        self.progress(Note(record.getMessage()))
 
 
-def _search(
-    result: TuneResult,
-    tasks: Sequence[Any],
-    by_task: Sequence[Sequence[Any]],
-    database: ms.Database,
-    model: Any,
-    builder: PooledBuilder,
-    work_dir: Path,
-    progress: Progress,
-    interrupted: Callable[[], bool],
-) -> None:
-    settings = result.settings
-    # A resumed search must not draw the same random programs again.
-    seed = settings.seed + result.trials
-    quiet_console()
-    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
-        list(tasks),
-        str(work_dir),
-        strategy=ms.search_strategy.EvolutionarySearch(population_size=settings.population),
-        seed=seed + 1,
-    )
-    with follow_logs(progress, work_dir), ms.Profiler() as profiler:
-        follower = Follower(result, work_dir, profiler, progress)
-        try:
-            if result.trials:
-                progress.status(f"learning from the {result.trials} programs measured before")
-                _learn(model, contexts, by_task)
-            progress.status("searching")
-            ms.tune.tune_tasks(
-                tasks=contexts,
-                task_weights=weights,
-                work_dir=str(work_dir),
-                max_trials_global=settings.trials - result.trials,
-                num_trials_per_iter=settings.batch,
-                builder=builder,
-                runner=local_runner(),
-                database=database,
-                cost_model=model,
-                measure_callbacks=[Guard(interrupted), *ms.MeasureCallback.create("default"), follower],
-                task_scheduler=EagerGradient(),
-            )
-        finally:
-            follower.account()
-            result.save(work_dir)
+@contextmanager
+def _cost_model_log(work_dir: Path, progress: Progress) -> Iterator[None]:
+    """Shows the cost model's warnings, and keeps them with their tracebacks in ``logs/cost-model.log``."""
+    path = work_dir / "logs" / "cost-model.log"
+    handlers = [_Notes(progress), _LogFile(path)]
+    logger = logging.getLogger("tvm_gnn_cost")
+    for handler in handlers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
 
 
-def _learn(model: Any, contexts: Sequence[Any], by_task: Sequence[Sequence[Any]]) -> None:
-    """Shows the cost model what an earlier run measured."""
-    for context, records in zip(contexts, by_task, strict=True):
-        if records:
-            valid = [record for record in records if is_valid(record)]
-            with ms.Profiler.timeit("MeasureCallback/UpdateCostModel"):
-                model.update(
-                    context,
-                    [record.as_measure_candidate() for record in valid],
-                    [ms.runner.RunnerResult(record.run_secs, None) for record in valid],
-                )
+class _LogFile(logging.FileHandler):
+    """A log file whose folder is made with its first line: a run that logs nothing leaves nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+
+    def _open(self) -> Any:
+        Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+        return super()._open()

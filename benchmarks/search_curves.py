@@ -1,0 +1,120 @@
+"""The curves of the search benchmark: their comparison, its table and their plot."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
+from rich.table import Table
+
+MODELS = ("gnn", "xgb", "random")
+
+#: (seconds since the start of the search, latency in seconds) of each measured program, in order.
+Points = list[list[float]]
+
+#: (task, model, seed) -> its points.
+Runs = dict[tuple[str, str, int], Points]
+
+
+def reached(points: Points, latency: float) -> tuple[float, float]:
+    """Seconds and trials after which a run had a program at least as fast; infinite if it never did."""
+    for trial, (seconds, found) in enumerate(points, 1):
+        if found <= latency:
+            return seconds, trial
+    return math.inf, math.inf
+
+
+def compare_runs(runs: Runs) -> dict[str, Any]:
+    """Fractions of XGB's wall clock and trials that the others need for XGB's final latency of the same task and seed.
+
+    Medians over tasks and seeds, in which a run that never gets there counts as infinite. The final latency is the
+    least of many noisy measurements; "near" asks for no more than 5% above it.
+    """
+    out: dict[str, Any] = {}
+    for model in ("gnn", "random"):
+        found: dict[str, list[float]] = {}
+        for (task, name, seed), points in runs.items():
+            xgb = runs.get((task, "xgb", seed))
+            if name != model or xgb is None:
+                continue
+            goal = min(latency for _, latency in xgb)
+            seconds, trials = reached(points, goal)
+            near, _ = reached(points, 1.05 * goal)
+            row = {
+                "wall_clock_to_xgb_final": seconds / xgb[-1][0],
+                "trials_to_xgb_final": trials / len(xgb),
+                "wall_clock_to_near_xgb_final": near / xgb[-1][0],
+                "whole_wall_clock": points[-1][0] / xgb[-1][0],
+                "final_latency": min(latency for _, latency in points) / goal,
+            }
+            for key, value in row.items():
+                found.setdefault(key, []).append(value)
+        if found:
+            never = sum(map(math.isinf, found["wall_clock_to_xgb_final"]))
+            medians = {key: statistics.median(values) for key, values in found.items()}
+            out[model] = medians | {
+                "final_latency_worst": max(found["final_latency"]),
+                "never_reached": never,
+                "runs": len(found["final_latency"]),
+            }
+    return out
+
+
+def finite(value: Any) -> Any:
+    """The same with None for infinite numbers, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def plot(runs: Runs, path: Path) -> None:
+    """Best latency against trials and against wall clock, a row a task, a thin line a seed."""
+    tasks = list(dict.fromkeys(task for task, _, _ in runs))
+    figure, axes = plt.subplots(len(tasks), 2, figsize=(11, 3 * len(tasks)), squeeze=False)
+    colours = dict(zip(MODELS, ("tab:blue", "tab:orange", "tab:gray"), strict=True))
+    for row, name in zip(axes, tasks, strict=True):
+        for (task, model, _), points in runs.items():
+            if name != task:
+                continue
+            best = np.minimum.accumulate([latency for _, latency in points]) * 1e3
+            row[0].plot(np.arange(1, len(best) + 1), best, color=colours[model], alpha=0.8, label=model)
+            row[1].step([s for s, _ in points], best, where="post", color=colours[model], alpha=0.8, label=model)
+        row[0].set(title=name, ylabel="best latency, ms", xlabel="trials")
+        row[1].set(xlabel="seconds")
+        for axis in row:
+            axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter(NullFormatter())
+            handles = dict(zip(axis.get_legend_handles_labels()[1], axis.get_legend_handles_labels()[0], strict=True))
+            axis.legend(handles.values(), handles.keys())
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def comparison_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What :func:`compare_runs` found."""
+    table = Table(title="medians of fractions of XGB's; never: most runs did not get there", title_justify="left")
+    columns = {
+        "wall clock": "wall_clock_to_xgb_final",
+        "trials": "trials_to_xgb_final",
+        "wall clock to 5% above": "wall_clock_to_near_xgb_final",
+        "final latency": "final_latency",
+        "worst": "final_latency_worst",
+        "whole wall clock": "whole_wall_clock",
+    }
+    for column in ("model", *columns, "never reached"):
+        table.add_column(column, justify="right")
+    for model, row in metrics.items():
+        cells = ["never" if math.isinf(row[key]) else f"{row[key]:.2f}" for key in columns.values()]
+        table.add_row(model, *cells, f"{row['never_reached']} of {row['runs']}")
+    return table

@@ -1,0 +1,115 @@
+"""What the benchmarks of searches and scores need of each scheduler and its protocol does not offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers.scheduler import Task
+
+
+class Setup(Protocol):
+    """One scheduler's networks, and its own objects that the benchmarks call directly.
+
+    Attributes:
+        searched: Networks whose two heaviest tasks are searched.
+        scored: Network -> of how many of its largest tasks programs are scored.
+        population: Programs of a task that are scored at a time.
+        smallest: The network for quick runs.
+    """
+
+    searched: Sequence[str]
+    scored: Mapping[str, int]
+    population: int
+    smallest: str
+
+    def flops(self, task: Task) -> float:
+        """Floating-point operations of one run of a task."""
+
+    def size(self, task: Task) -> float:
+        """How much a cost model has to read in a task's programs, in any unit."""
+
+    def xgb(self, seed: int) -> Any:
+        """TVM's XGBoost cost model that ranks from its second round on.
+
+        TVM's default answers at random until 100 or more measurements, more than the benchmarks' searches make.
+        """
+
+    def context(self, task: Task, target: Any) -> Any:
+        """What ``predict`` of a cost model takes before the candidates."""
+
+    def update(self, model: Any, task: Task, target: Any, candidates: Sequence[Any], seconds: Sequence[float]) -> None:
+        """Shows a cost model candidates that took these seconds."""
+
+
+class MetaScheduleSetup:
+    """See :class:`Setup`."""
+
+    searched: Sequence[str] = ("resnet-18", "mobilenet-v2")
+    # Their largest tasks are convolutions of three networks, an attention block and a transposed convolution.
+    scored: Mapping[str, int] = dict.fromkeys(("resnet-18", "mobilenet-v2", "inception-v3", "bert-tiny", "dcgan"), 1)
+    population = 512
+    smallest = "perceptron"
+
+    def flops(self, task: Task) -> float:  # noqa: D102
+        from tvm.s_tir.analysis import estimate_tir_flops
+
+        return float(estimate_tir_flops(task.workload.dispatched[0]))
+
+    def size(self, task: Task) -> float:  # noqa: D102
+        return len(str(task.workload.dispatched[0]))
+
+    def xgb(self, _seed: int) -> Any:  # noqa: D102
+        from tvm.s_tir.meta_schedule.cost_model import XGBModel
+
+        return XGBModel(num_warmup_samples=1)
+
+    def context(self, task: Task, target: Any) -> Any:  # noqa: D102
+        from tvm.s_tir.meta_schedule import TuneContext
+
+        return TuneContext(task.workload.dispatched[0], target=target)
+
+    def update(  # noqa: D102
+        self, model: Any, task: Task, target: Any, candidates: Sequence[Any], seconds: Sequence[float]
+    ) -> None:
+        from tvm.s_tir.meta_schedule.runner import RunnerResult
+
+        model.update(self.context(task, target), candidates, [RunnerResult([one], None) for one in seconds])
+
+
+class AutoSchedulerSetup:
+    """See :class:`Setup`."""
+
+    searched: Sequence[str] = ("resnet-18", "mobilenet")
+    scored: Mapping[str, int] = {"resnet-18": 2, "mobilenet": 2, "inception-v3": 1}
+    population = 1000
+    smallest = "mlp"
+
+    def flops(self, task: Task) -> float:  # noqa: D102
+        return float(task.workload.compute_dag.flop_ct)
+
+    def size(self, task: Task) -> float:  # noqa: D102
+        return self.flops(task) * task.weight
+
+    def xgb(self, seed: int) -> Any:  # noqa: D102
+        from tvm.auto_scheduler import XGBModel
+
+        # 0 would mean TVM's default.
+        return XGBModel(num_warmup_sample=1, verbose_eval=0, seed=seed + 1)
+
+    def context(self, task: Task, _target: Any) -> Any:  # noqa: D102
+        return task.workload
+
+    def update(  # noqa: D102
+        self, model: Any, task: Task, _target: Any, candidates: Sequence[Any], seconds: Sequence[float]
+    ) -> None:
+        from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
+
+        inputs = [MeasureInput(task.workload, candidate) for candidate in candidates]
+        model.update(inputs, [MeasureResult([one], 0, "", 0.1, 0) for one in seconds])
+
+
+def setup() -> Setup:
+    """The setup of the installed TVM's scheduler."""
+    return AutoSchedulerSetup() if scheduler().name == "auto-scheduler" else MetaScheduleSetup()

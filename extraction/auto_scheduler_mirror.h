@@ -1,0 +1,69 @@
+// Copies the functions of a module of a TVM up to 0.19 into tvm-ffi objects, so that one walker reads every TVM.
+//
+// A copy's type key is "mirror." + the original's, and its attributes are reflected fields. Where that TVM and today's
+// differ, the copy follows today's: an expression's dtype is a PrimType in the field `ty`; a Buffer is a variable whose
+// `ty` is a BufferType; a function's params are the buffers that they stand for; types, attributes and source positions
+// are left out. A map becomes an array of keys and values in turn.
+#ifndef TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_
+#define TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_
+
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/c_api.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "auto_scheduler_tvm.h"
+
+namespace tvm_gnn_cost {
+
+// How objects of one type are copied.
+struct MirrorSchema {
+  enum class Kind : uint8_t { kSkipped, kText, kArray, kMap, kModule, kFunction, kOperator, kVariable, kBuffer, kNode };
+  struct Attribute {
+    std::string name;
+    bool is_dtype;   // the copy holds it as a PrimType in `ty`
+    bool is_object;  // the copy holds a reference, otherwise an Any
+    int64_t offset;
+  };
+  Kind kind = Kind::kSkipped;
+  int32_t mirror_type = -1;
+  std::vector<Attribute> attributes;
+  int64_t bytes = 0;
+};
+
+// Holds the copies of one module at a time; the next one's reuse their memory.
+class ModuleMirror {
+ public:
+  // Copies the module's PrimFuncs and returns them by name. They live until the next call. Throws GraphError.
+  std::vector<std::pair<std::string, const TVMFFIObject*>> Copy(const AutoSchedulerTVM& tvm, void* module);
+
+ private:
+  const MirrorSchema& SchemaOf(void* object);
+  TVMFFIObject* CopyObject(void* object, int nest);
+  TVMFFIObject* CopyArray(void* array, int nest);
+  TVMFFIObject* CopyNode(void* object, const MirrorSchema& schema, int nest);
+  TVMFFIObject* CopyFunction(void* function, int nest);
+  TVMFFIObject* CopyBuffer(void* buffer, int nest);
+  TVMFFIObject* Child(void* object, const char* attribute, int nest);
+  TVMFFIObject* ElementType(const PackedValue& dtype);
+  TVMFFIObject* NewArray(const std::vector<TVMFFIObject*>& items);
+  TVMFFIObject* NewObject(int32_t type_index, int64_t bytes);
+
+  const AutoSchedulerTVM* tvm_ = nullptr;
+  std::unordered_map<uint32_t, const MirrorSchema*> schemas_;
+  // Of the current module:
+  std::unordered_map<void*, TVMFFIObject*> copies_;
+  std::unordered_map<std::string, TVMFFIObject*> element_types_;
+  std::vector<tvm::ffi::Any> texts_;
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  size_t block_ = 0;  // the block that is being filled
+  size_t used_ = 0;   // bytes used in it
+};
+
+}  // namespace tvm_gnn_cost
+
+#endif  // TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import synthetic
+from tvm_gnn_cost.datasets.programs import (
+    PER_STORE_COLUMNS,
+    Measurement,
+    RaggedFeatures,
+    TaskInfo,
+    measured_programs,
+)
+
+
+def task(name: str, **changes: object) -> TaskInfo:
+    return replace(TaskInfo(f"hash of {name}", name, "llvm", {"net": 1}), **changes)  # type: ignore[arg-type]
+
+
+def test_throughput_is_relative_to_the_best_of_the_task() -> None:
+    programs = replace(synthetic.programs(3, 2), latency=np.array([1.0, 4.0, 0.5, np.inf, np.inf, np.inf], np.float64))
+    found = programs.throughput()
+    assert found.tolist() == [1.0, 0.25, 1.0, 0.0, 0.0, 0.0]
+    assert found.dtype == np.float32
+
+
+def test_the_networks_are_those_of_all_tasks() -> None:
+    programs = synthetic.programs(3, 2)
+    assert programs.networks == {"net0", "net1"}
+    assert programs.select(np.array([0, 1])).networks == {"net0"}
+
+
+def test_a_selection_keeps_each_programs_data_and_drops_unused_tasks() -> None:
+    programs = synthetic.with_features(synthetic.programs(3, 4, failed=2))
+    chosen = np.array([9, 1, 8, 9])
+    found = programs.select(chosen)
+    assert len(found) == 4
+    assert [found.tasks[number] for number in found.task] == [
+        programs.tasks[number] for number in programs.task[chosen]
+    ]
+    assert len(found.tasks) == 2
+    np.testing.assert_array_equal(found.latency, programs.latency[chosen])
+    np.testing.assert_array_equal(found.noise, programs.noise[chosen])
+    assert found.failure == ("", "run-timeout", "", "")
+    assert found.phase == ("random",) * 4
+    assert found.task.dtype == np.int32
+    assert found.per_store_features is not None
+    assert programs.per_store_features is not None
+    for new, old in enumerate(chosen.tolist()):
+        np.testing.assert_array_equal(found.graphs.select([new]).values, programs.graphs.select([old]).values)
+        np.testing.assert_array_equal(found.per_store_features[new], programs.per_store_features[old])
+    assert len(programs.select(np.zeros(0, np.int64))) == 0
+
+
+def test_the_same_workload_on_another_machine_is_another_task() -> None:
+    one = task("dense")
+    assert one.identity == replace(one, weights={"other": 3}, name="fused").identity
+    for changes in ({"hash": "x"}, {"target": "cuda"}, {"scheduler": "auto-scheduler"}, {"hardware": "epyc"}):
+        assert one.identity != replace(one, **changes).identity
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=3))
+def test_ragged_features_keep_their_matrices(parts: list[list[int]]) -> None:
+    rng = np.random.default_rng(0)
+    matrices = [[rng.random((n, PER_STORE_COLUMNS)).astype(np.float32) for n in part] for part in parts]
+    whole = RaggedFeatures.concatenate([RaggedFeatures.from_matrices(part) for part in matrices])
+    expected = [matrix for part in matrices for matrix in part]
+    assert len(whole) == len(expected)
+    chosen = np.arange(len(whole))[::-1]
+    for ragged, order in ((whole, chosen[::-1]), (whole.select(chosen), chosen)):
+        for i, number in enumerate(order.tolist()):
+            np.testing.assert_array_equal(ragged[i], expected[number])
+    assert whole.rows.shape[1] == PER_STORE_COLUMNS
+
+
+def test_measurements_become_programs_with_each_task_once() -> None:
+    dense = task("dense")
+    again, other = replace(dense, weights={"second": 2}), task("conv", target="cuda")
+    measurements = [
+        Measurement(dense, (3.0, 1.0, 2.0), "", "random"),
+        Measurement(other, (), "build-timeout", "guided"),
+        Measurement(again, (5.0,), "", ""),
+    ]
+    features = [np.full((n, PER_STORE_COLUMNS), n, np.float32) for n in (1, 0, 2)]
+    found = measured_programs(synthetic.graphs(3), measurements, features)
+    assert found.tasks == (replace(dense, weights={"net": 1, "second": 2}), other)
+    assert found.task.tolist() == [0, 1, 0]
+    assert found.latency.tolist() == [2.0, np.inf, 5.0]
+    assert found.noise[0] == 0.5
+    assert np.isnan(found.noise[1:]).all()
+    assert found.failure == ("", "build-timeout", "")
+    assert found.phase == ("random", "guided", "")
+    assert found.per_store_features is not None
+    assert [len(found.per_store_features[i]) for i in range(3)] == [1, 0, 2]
+    assert measured_programs(synthetic.graphs(3), measurements, None).per_store_features is None
+
+
+def test_a_program_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(IndexError):
+        synthetic.programs(1, 2).select(np.array([2]))

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm.auto_scheduler.cost_model import XGBModel
+from tvm.auto_scheduler.cost_model.xgb_model import feature_to_pack_sum_xgbmatrix, predict_throughput_pack_sum
+
+from tests import synthetic
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
+
+
+@pytest.fixture(scope="module")
+def programs() -> MeasuredPrograms:
+    """Programs of 1 to 3 stores, whose first feature says how fast they are; one has no features."""
+    made = synthetic.programs(4, 24)
+    rng = np.random.default_rng(0)
+    features = [rng.random((1 + i % 3, PER_STORE_COLUMNS), np.float32) for i in range(len(made))]
+    for rows, throughput in zip(features, made.throughput(), strict=True):
+        rows[:, 0] = throughput / len(rows)
+    features[5] = features[5][:0]
+    return replace(made, per_store_features=RaggedFeatures.from_matrices(features))
+
+
+def test_it_learns_to_rank_and_repeats_itself(programs: MeasuredPrograms) -> None:
+    first, second = AutoSchedulerTrees(seed=3), AutoSchedulerTrees(seed=3)
+    for model in (first, second):
+        model.fit(programs)
+    scores = first.predict(programs)
+    assert scores[5] == 0
+    known = np.arange(len(programs)) != 5
+    assert np.corrcoef(scores[known], programs.throughput()[known])[0, 1] > 0.9
+    np.testing.assert_array_equal(second.predict(programs), scores)
+
+
+def test_its_file_is_one_of_tvms(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    model, theirs = AutoSchedulerTrees(), XGBModel(verbose_eval=0)
+    model.fit(programs)
+    model.save(tmp_path / "trees.json")
+    theirs.load(str(tmp_path / "trees.json"))
+    features = programs.per_store_features
+    assert features is not None
+    matrix, packs = feature_to_pack_sum_xgbmatrix([features[0], features[1]])
+    predicted = predict_throughput_pack_sum(theirs.bst.predict(matrix), packs)
+    np.testing.assert_array_equal(predicted, model.predict(programs)[:2])
+
+
+def test_seed_0_is_a_seed() -> None:
+    assert AutoSchedulerTrees(0).model.xgb_params["seed"] == 1

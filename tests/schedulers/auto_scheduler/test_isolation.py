@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.schedulers.auto_scheduler.crashing import fail, process, squares
+from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
+
+
+def crashed(item: int) -> list[int]:
+    return [item]
+
+
+def test_an_item_that_ends_its_process_is_found_and_the_rest_goes_on() -> None:
+    chunks = [[1, 2], [3, 4, -5, 6], [7], [8, 9]]
+    found = list(in_processes(squares, chunks, 2, crashed))
+    assert [one for some in found for one in some] == [1, 4, 9, 16, -5, 36, 49, 64, 81]
+
+
+def test_one_process_is_this_one() -> None:
+    assert list(in_processes(process, [[1], [2]], 1, crashed)) == [[os.getpid()]] * 2
+
+
+def test_several_processes_are_others() -> None:
+    found = [pid for (pid,) in in_processes(process, [[1], [2], [3]], 2, crashed)]
+    assert len(found) == 3
+    assert os.getpid() not in found
+
+
+def test_an_error_is_no_crash() -> None:
+    with pytest.raises(ValueError, match="a bug with 1"):
+        list(in_processes(fail, [[1]], 2, crashed))
+
+
+def test_little_is_read_ahead() -> None:
+    read = []
+
+    def chunks() -> Iterator[list[int]]:
+        for number in range(1, 40):
+            read.append(number)
+            yield [number]
+
+    results = in_processes(squares, chunks(), 2, crashed)
+    assert next(results) == [1]
+    assert len(read) < 12
+    assert sum(len(some) for some in results) == 38
+    assert list(in_processes(squares, [], 2, crashed)) == []

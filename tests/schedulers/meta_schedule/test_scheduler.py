@@ -1,0 +1,64 @@
+"""What only MetaSchedule's side of the protocol does; ``tests/schedulers/test_scheduler.py`` has the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.schedulers.conftest import QUICK
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.networks.operators import KINDS
+from tvm_gnn_cost.schedulers.meta_schedule import scheduler as module
+from tvm_gnn_cost.schedulers.meta_schedule.builder import Built
+from tvm_gnn_cost.schedulers.meta_schedule.scheduler import MetaSchedule
+from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> MetaSchedule:
+    return MetaSchedule()
+
+
+def test_hardware_is_for_tensets_layout(scheduler: MetaSchedule, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"--hardware is for a folder in TenSet's layout, and .* is none; leave it out"
+    ):
+        scheduler.measured(tmp_path, hardware="e5")
+    assert str(scheduler.target("e5")) == str(scheduler.target())
+
+
+def test_the_groups_of_workloads(scheduler: MetaSchedule) -> None:
+    assert scheduler.expand(["held-out"]) == TEST_NETWORKS["meta-schedule"]
+    assert scheduler.expand(["training"])[:2] == ("mobilenet-v1", "resnet-50")
+    assert len(scheduler.expand(["training"])) == 15 + 4 * len(KINDS)
+
+
+def test_a_batch_is_as_large_as_asked(scheduler: MetaSchedule) -> None:
+    assert scheduler.batch_size(tasks=100, trials=10, batch=16) == 16
+
+
+def test_the_worker_processes_are_shared(scheduler: MetaSchedule) -> None:
+    assert scheduler.build_pool is scheduler.build_pool
+
+
+def test_every_candidate_gets_the_outcome_of_its_own(
+    scheduler: MetaSchedule, tasks: list[Task], target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fake:
+        """Builds numbers, and runs a number for so many seconds."""
+
+        def build(self, programs: list[Any]) -> list[Built]:
+            return [Built(str(number)) for number in range(len(programs))]
+
+        def run_built(self, candidates: list[Any], built: list[Built]) -> list[Outcome]:
+            assert len(candidates) == len(built)
+            return [Outcome((float(str(one.artifact)),)) for one in built]
+
+    monkeypatch.setattr(scheduler, "build_pool", Fake())
+    monkeypatch.setattr(module, "exclusive_runner", lambda _: Fake())
+    groups = [(task, [scheduler.untuned(task)] * (1 + number)) for number, task in enumerate(tasks)]
+    found = [(task, [one.latency for one in own]) for task, own in scheduler.measure(groups, target, QUICK)]
+    assert found == list(zip(tasks, ([0.0], [1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]), strict=True))

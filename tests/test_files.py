@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, replacing, write_json, write_text
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tvm_gnn_cost.files import replacing
+with replacing(Path(sys.argv[1])) as unfinished:
+    with unfinished.open("w") as file:
+        file.write("new " * 100_000)
+        file.flush()
+        print("written", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "a.txt"
+    for text in ("one", "two"):
+        with replacing(path) as unfinished:
+            unfinished.write_text(text)
+        assert path.read_text() == text
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with replacing(path) as unfinished:
+        unfinished.write_text("ne")
+        assert path.read_text() == "old"
+        # Renaming is atomic within a folder only.
+        assert unfinished.parent == path.parent
+        unfinished.write_text("new")
+    assert path.read_text() == "new"
+
+
+def test_an_error_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail() -> None:
+        with replacing(path) as unfinished:
+            unfinished.write_text("part")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "written\n")
+    assert path.read_text() == "old"
+    # What the killed process left does not stand in the way, and no glob for results finds it.
+    assert list(tmp_path.glob("*.txt")) == [path]
+    write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError), replacing(path):
+        pass
+    assert path.read_text() == "old"
+
+
+def test_the_file_is_on_the_disk_before_it_takes_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def fsync(descriptor: int) -> None:
+        order.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        sync(descriptor)
+
+    def rename(self: Path, target: Path) -> Path:
+        order.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", rename)
+    write_text(tmp_path / "a.txt", "text")
+    assert order[0].startswith(".a.txt.")
+    assert order[1:] == ["rename", tmp_path.name]
+
+
+def test_text_is_utf_8_in_any_locale(tmp_path: Path) -> None:
+    script = r"from pathlib import Path; from tvm_gnn_cost.files import write_text as w; w(Path('a'), 'gr\xf6\xdfer')"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
+    assert (tmp_path / "a").read_bytes() == "größer".encode()
+
+
+def test_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": [1, 2.5, None], "b": "ü"})
+    assert path.read_text() == '{\n "a": [\n  1,\n  2.5,\n  null\n ],\n "b": "\\u00fc"\n}\n'
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text())["b"] == "ü"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [(b"", b""), (b"a\nb\n", b"a\nb\n"), (b"a\nb", b"a\n"), (b"part", b""), (b"a\n\xff\xfe", b"a\n"), (b"\n", b"\n")],
+)
+def test_only_a_broken_last_line_is_dropped(tmp_path: Path, text: bytes, kept: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(text)
+    drop_broken_last_line(path)
+    assert path.read_bytes() == kept
+
+
+def test_there_may_be_no_file_with_a_broken_line(tmp_path: Path) -> None:
+    drop_broken_last_line(tmp_path / "log")
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("count", "kept"), [(0, b""), (1, b"a\n"), (2, b"a\n\n"), (3, b"a\n\nb"), (9, b"a\n\nb")])
+def test_the_first_lines_are_kept(tmp_path: Path, count: int, kept: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a\n\nb")
+    keep_first_lines(path, count)
+    assert path.read_bytes() == kept

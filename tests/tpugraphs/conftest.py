@@ -1,0 +1,3 @@
+from tests.tpugraphs.trained import example, one_thread
+
+__all__ = ["example", "one_thread"]

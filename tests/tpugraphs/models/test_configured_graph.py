@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.tpugraphs.models.configured import graph
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.models.configured_graph import EncoderConfig, NodeEncoder, OpcodeVectors
+
+
+def encoder(**changes) -> NodeEncoder:
+    torch.manual_seed(0)
+    return NodeEncoder(EncoderConfig(channels=16, **changes)).eval()
+
+
+def test_it_is_the_perceptron_of_all_features_side_by_side():
+    net, given = encoder(), graph()
+    layouts = torch.full((5, 6, 18), -1, dtype=torch.int8)
+    layouts[:, given.config_nodes] = given.configs
+    static = [given.numbers, net.opcodes(given.opcode), net.layouts(given.permutation.long() + 1).flatten(-2)]
+    features = torch.cat([torch.cat(static, -1).expand(5, -1, -1), net.layouts(layouts.long() + 1).flatten(-2)], -1)
+    weight = torch.cat([net.of_node.weight, net.of_config.weight], dim=1)
+    first = torch.nn.functional.gelu(features @ weight.T + net.of_node.bias)
+    torch.testing.assert_close(net(given), torch.nn.functional.gelu(net.second(first)))
+
+
+def test_tiles_are_no_node_s():
+    assert encoder(kind="tile")(graph("tile")).shape == (1, 6, 16)
+
+
+def test_an_opcode_never_seen_is_the_unknown_one():
+    net, given = encoder(), graph()
+    net.opcodes.is_known[50] = False
+    unknown = net(replace(given, opcode=torch.zeros_like(given.opcode)))
+    for number in (50, 121, 255):
+        torch.testing.assert_close(net(replace(given, opcode=torch.full_like(given.opcode, number))), unknown)
+    assert not torch.allclose(net(replace(given, opcode=torch.full_like(given.opcode, 51))), unknown, atol=1e-5)
+
+
+def test_some_opcodes_are_hidden_in_training_so_that_the_unknown_one_learns():
+    net, given = encoder(unknown_opcodes=0.5).train(), graph(nodes=200)
+    used = replace(given, opcode=torch.full_like(given.opcode, 7))
+    net(used).sum().backward()
+    learned = net.opcodes.table.weight.grad.abs().sum(dim=1) > 0
+    assert torch.nonzero(learned).flatten().tolist() == [0, 7]
+
+
+def test_vectors_of_opcodes_are_given_and_not_learned():
+    vectors = OpcodeVectors(3)
+    vectors.vectors[:] = torch.arange(121)[:, None]
+    assert vectors(torch.tensor([0, 7, 120, 121, 255, -1]))[:, 0].tolist() == [0, 7, 120, 0, 0, 0]
+    assert not list(vectors.parameters())
+    assert isinstance(encoder(opcodes="fasttext").opcodes, OpcodeVectors)
+
+
+def test_a_graph_moves_as_a_whole():
+    moved = graph().to(torch.device("meta"))
+    assert {name: tensor.device.type for name, tensor in vars(moved).items()} == dict.fromkeys(vars(moved), "meta")
+    assert moved.configs.shape == graph().configs.shape
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"channels": 0}, "channels is 0; expected 1 or more"),
+        ({"kind": "tiles"}, "kind is tiles; expected one of: layout, tile"),
+        ({"opcodes": "word2vec"}, "opcodes is word2vec; expected one of: table, fasttext"),
+        ({"unknown_opcodes": -0.1}, "unknown_opcodes is -0.1; expected a share below 1"),
+    ],
+)
+def test_values_that_can_not_be_are_named(changes: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        EncoderConfig(**changes)

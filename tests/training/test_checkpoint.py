@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from scipy.special import expit
+
+from tests import synthetic
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.training.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
+from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
+
+SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
+
+
+@pytest.fixture
+def checkpoint() -> Checkpoint:
+    return new_checkpoint(SMALL, synthetic.vectors(), synthetic.programs(2, 4), seed=0)
+
+
+def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    programs, validation = synthetic.programs(16, 16, seed=1, failed=3), synthetic.programs(4, 16, seed=2)
+    settings = FitSettings(epochs=1, tasks_per_batch=2, learning_rate=5e-3)
+    trained = fit(checkpoint, programs, validation, settings, tmp_path)
+    trained.save(tmp_path / "model.safetensors")
+    loaded = Checkpoint.load(tmp_path / "model.safetensors")
+    population = synthetic.graphs(9, seed=7)
+    np.testing.assert_array_equal(Scorer(trained).score(population), Scorer(loaded).score(population))
+    assert loaded.card["training"]["train_programs"] == 16 * 16
+    assert loaded.config == SMALL
+    assert loaded.calibration == trained.calibration != (1.0, 0.0)
+    assert loaded.value_names == trained.value_names
+    assert loaded.vectors.words == trained.vectors.words
+
+
+def test_further_tensors_survive_a_round_trip(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    path = tmp_path / "model.safetensors"
+    replace(checkpoint, extra={"a.b": torch.arange(3)}, extra_info={"tasks": [1]}).save(path)
+    loaded = Checkpoint.load(path)
+    assert {name: tensor.tolist() for name, tensor in loaded.extra.items()} == {"a.b": [0, 1, 2]}
+    assert loaded.extra_info == {"tasks": [1]}
+    assert set(loaded.state) == set(checkpoint.state)
+
+
+def test_the_same_model_is_the_same_file(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    checkpoint.save(first)
+    Checkpoint.load(first).save(second)
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("path", [DEFAULT, DEFAULT_AUTO_SCHEDULER])
+def test_the_shipped_checkpoints_load_and_score(path: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load(path)
+    scores = Scorer(checkpoint).score(synthetic.graphs(8, detail=checkpoint.config.detail))
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) == 8
+    assert checkpoint.card["networks"]
+    checkpoint.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_what_is_not_a_checkpoint_is_named(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    with pytest.raises(InputError, match=r"missing\.safetensors: there is no such checkpoint"):
+        Checkpoint.load(tmp_path / "missing.safetensors")
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"\x80\x04. not a pickle either")
+    with pytest.raises(InputError, match=r"broken\.safetensors: not a checkpoint"):
+        Checkpoint.load(broken)
+    checkpoint.save(tmp_path / "cut.safetensors")
+    whole = (tmp_path / "cut.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"cut\.safetensors: not a checkpoint"):
+        Checkpoint.load(tmp_path / "cut.safetensors")
+    replace(checkpoint, value_names=("wings", *checkpoint.value_names[1:])).save(tmp_path / "old.safetensors")
+    with pytest.raises(InputError, match=r"old\.safetensors reads the node value 'wings'"):
+        Scorer(Checkpoint.load(tmp_path / "old.safetensors"))
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The file with its JSON changed."""
+    with safe_open(path, framework="pt") as file:
+        metadata, tensors = dict(file.metadata()), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    info = json.loads(metadata["tvm_gnn_cost"])
+    change(info)
+    save_file(tensors, path, metadata={**metadata, "tvm_gnn_cost": json.dumps(info)})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda info: info.update(version=2), "checkpoint format 2, and this version of tvm-gnn-cost reads 3"),
+        (lambda info: info.pop("version"), "checkpoint format None"),
+        (lambda info: info.pop("config"), "the checkpoint is damaged: a field is missing: .*'config'"),
+        (lambda info: info.update(config=[1]), "the checkpoint is damaged: the field 'config' has the wrong value"),
+        (lambda info: info["config"].update(hidden="16"), "the field 'hidden' has the wrong value '16'"),
+        (lambda info: info["config"].update(head=16), "the field 'head' has the wrong value 16"),
+        (lambda info: info["config"].update(groups=[1]), "the field 'groups' has the wrong value"),
+        (lambda info: info["config"].update(detail="forest"), "the field 'detail' has the wrong value 'forest'"),
+        (lambda info: info["config"].update(conv=None), "the field 'conv' has the wrong value None"),
+        (lambda info: info.update(value_names=3), "the field 'value_names' has the wrong value 3"),
+        (lambda info: info.update(value_names=[3]), "the field 'value_names' has the wrong value"),
+        (lambda info: info.update(vectors=None), "the field 'vectors' has the wrong value None"),
+        (lambda info: info["vectors"].pop("words"), "the node type vectors lack 'words'"),
+        (lambda info: info["vectors"].update(words=[1]), "the node type vectors' 'words' are no list of texts"),
+        (lambda info: info["vectors"].update(words=["a"] * 99), "too small for 99 words"),
+        (lambda info: info.update(calibration=[1.0]), "the field 'calibration' is not two numbers"),
+        (lambda info: info.update(calibration=["a", 1]), "the field 'calibration' has the wrong value"),
+        (lambda info: info.update(calibration=1.0), "the field 'calibration' has the wrong value 1.0"),
+        (lambda info: info.update(card=[]), "the field 'card' has the wrong value"),
+        (lambda info: info.update(extra=None), "the field 'extra' has the wrong value None"),
+    ],
+)
+def test_damaged_json_is_named(
+    tmp_path: Path, checkpoint: Checkpoint, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    checkpoint.save(path)
+    with pytest.raises(InputError, match=rf"model\.safetensors: .*{message}"):
+        Checkpoint.load(rewritten(path, change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda info: info["config"].update(hidden=8),
+        lambda info: info["config"].update(layers=1),
+        lambda info: info["config"].update(hidden=-1),
+        lambda info: info["config"].update(groups=["loops"]),
+        lambda info: info.update(value_names=info["value_names"][:-1]),
+    ],
+)
+def test_weights_of_another_architecture_are_refused(
+    tmp_path: Path, checkpoint: Checkpoint, change: Callable[[dict[str, Any]], None]
+) -> None:
+    path = tmp_path / "model.safetensors"
+    checkpoint.save(path)
+    loaded = Checkpoint.load(rewritten(path, change))
+    with pytest.raises(InputError, match=r"model\.safetensors: the weights do not fit the architecture"):
+        Scorer(loaded)
+
+
+def test_vectors_of_another_length_are_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(
+        InputError, match=r"the checkpoint has node type vectors of length 8, .* reads 16; train it again"
+    ):
+        Scorer(replace(checkpoint, vectors=synthetic.vectors(8)))
+
+
+def test_making_a_scorer_draws_no_random_numbers(checkpoint: Checkpoint) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    Scorer(checkpoint)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_the_number_of_graphs_at_once_does_not_matter(checkpoint: Checkpoint) -> None:
+    scorer, population = Scorer(checkpoint), synthetic.graphs(9)
+    np.testing.assert_allclose(scorer.score(population, 2), scorer.score(population), rtol=1e-5)
+    assert scorer.score(population.select([])).shape == (0,)
+
+
+def test_a_batch_holds_the_columns_that_the_model_reads(checkpoint: Checkpoint) -> None:
+    population = synthetic.graphs(3)
+    names = checkpoint.value_names[:3]
+    few = replace(checkpoint, value_names=names[::-1])
+    few.state = {**few.state, "mean": torch.zeros(3), "std": torch.ones(3), "encoder.0.weight": torch.zeros(32, 19)}
+    batch = Scorer(few).batch(population)
+    np.testing.assert_array_equal(batch.values.numpy(), population.values[:, [2, 1, 0]])
+
+
+def test_a_programs_cost_is_shared_among_its_stores(checkpoint: Checkpoint) -> None:
+    scorer, population = Scorer(checkpoint), synthetic.graphs(5)
+    shares = scorer.store_shares(population)
+    store = population.type_names.index("BufferStore")
+    stores = [int((population.select([i]).node_type == store).sum()) for i in range(5)]
+    assert [len(one) for one in shares] == stores
+    assert all((one > 0).all() and one.sum() <= 1 + 1e-6 for one in shares if len(one))
+    np.testing.assert_allclose(
+        np.concatenate(shares[1:3]), np.concatenate(scorer.store_shares(population.select([1, 2]))), rtol=1e-5
+    )
+    without = replace(population, type_names=("BufferLoad", "Evaluate", "For"))
+    assert [len(one) for one in scorer.store_shares(without)] == [0] * 5
+    assert scorer.store_shares(population.select([])) == []
+
+
+def test_throughput_is_the_calibrated_score(checkpoint: Checkpoint) -> None:
+    scorer = Scorer(replace(checkpoint, calibration=(0.5, -1.0)))
+    scores = np.array([-np.inf, -2.0, 0.0, 3.0])
+    np.testing.assert_allclose(scorer.throughput(scores), expit(0.5 * scores - 1))
+    assert scorer.throughput(scores)[0] == 0
+
+
+def test_names_of_cost_models(tmp_path: Path) -> None:
+    (tmp_path / "mine.safetensors").touch()
+    assert checkpoint_named("gnn") is None
+    assert checkpoint_named(str(tmp_path / "mine.safetensors")) == str(tmp_path / "mine.safetensors")
+    with pytest.raises(InputError, match="cost model 'ggn': neither gnn, xgb or random nor the path of a checkpoint"):
+        checkpoint_named("ggn")

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.training.loop import EpochSteps, OnEpoch, Trained, run
+
+
+@dataclass(frozen=True)
+class Settings:
+    seed: int = 0
+    epochs: int = 4
+    patience: int = 10
+    accelerator: str = "cpu"
+    devices: int | str = 1
+
+
+class Steps(EpochSteps):
+    """Three steps of an epoch; each one is the epoch's number."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        yield from [torch.tensor(float(self.epoch))] * 3
+
+    def __len__(self) -> int:
+        return 3
+
+
+class Validation(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Tensor]:
+        yield torch.zeros(1)
+
+
+class Counter(lightning.LightningModule):
+    """Adds 1 to ``weight`` in each step; its validation errors are given, one for each epoch."""
+
+    def __init__(self, errors: list[float]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.errors = errors
+        self.seen: list[float] = []
+        self.drawn: list[float] = []
+
+    def training_step(self, step: Tensor, _index: int) -> Tensor:
+        self.seen.append(step.item())
+        self.drawn.append(torch.rand(1).item())
+        return -self.weight.sum()
+
+    def validation_step(self, _step: Tensor, _index: int) -> None:
+        epochs = round(self.weight.item() / 3)
+        self.log("validation_error", torch.tensor(self.errors[epochs - 1]), batch_size=1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), 1.0)
+
+
+def train(
+    module: Counter,
+    folder: Path,
+    settings: Settings | None = None,
+    on_epoch: OnEpoch = lambda _epoch, _metrics: None,
+    fingerprint: str = "settings",
+) -> Trained:
+    return run(module, Steps(), Validation(), settings or Settings(), fingerprint, folder, on_epoch)
+
+
+def test_a_training_that_is_not_stopped_keeps_its_last_epoch(tmp_path: Path) -> None:
+    told: list[tuple[int, float]] = []
+    module = Counter([0.5, 0.25, 0.3, 0.4])
+    found = train(module, tmp_path, on_epoch=lambda epoch, metrics: told.append((epoch, metrics["validation_error"])))
+    assert found.state["weight"].item() == pytest.approx(12, rel=1e-4)
+    assert found.validation_error == pytest.approx(0.4)
+    assert told == [(i, pytest.approx(error)) for i, error in enumerate((0.5, 0.25, 0.3, 0.4), 1)]
+    # The steps know the epoch that they belong to.
+    assert module.seen == [0.0] * 3 + [1.0] * 3 + [2.0] * 3 + [3.0] * 3
+
+
+def test_a_training_that_is_stopped_keeps_its_best_epoch(tmp_path: Path) -> None:
+    module = Counter([0.5, 0.25, 0.3, 0.4, 0.1, 0.1])
+    found = train(module, tmp_path, Settings(epochs=6, patience=2))
+    assert module.seen[-1] == 3
+    assert found.state["weight"].item() == pytest.approx(6, rel=1e-4)
+    assert found.validation_error == pytest.approx(0.25)
+
+
+def test_a_training_that_diverges_keeps_its_best_epoch(tmp_path: Path) -> None:
+    found = train(Counter([0.5, 0.25, float("inf"), float("inf")]), tmp_path)
+    assert found.state["weight"].item() == pytest.approx(6, rel=1e-4)
+    assert found.validation_error == pytest.approx(0.25)
+
+
+def test_a_training_that_diverges_at_once_has_failed(tmp_path: Path) -> None:
+    with pytest.raises(WorkError, match="the training diverged in its first epoch; a lower learning_rate may help"):
+        train(Counter([float("inf")] * 4), tmp_path)
+
+
+def interrupted(folder: Path) -> Counter:
+    """A training that was interrupted in its third epoch."""
+    module = Counter([0.5, 0.4, 0.3, 0.2])
+
+    def interrupt(epoch: int, _metrics: dict[str, float]) -> None:
+        if epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(module, folder, on_epoch=interrupt)
+    return module
+
+
+def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole, resumed = Counter([0.5, 0.4, 0.3, 0.2]), Counter([0.5, 0.4, 0.3, 0.2])
+    train(whole, tmp_path / "whole")
+    interrupted(tmp_path / "folder")
+    told: list[int] = []
+    found = train(resumed, tmp_path / "folder", on_epoch=lambda epoch, _metrics: told.append(epoch))
+    assert told[0] > 1
+    assert told[-1] == 4
+    assert found.state["weight"].item() == pytest.approx(12, rel=1e-4)
+    # It draws the random numbers that it would have drawn.
+    assert resumed.drawn == whole.drawn[-len(resumed.drawn) :]
+
+
+def test_other_settings_start_anew(tmp_path: Path) -> None:
+    interrupted(tmp_path)
+    module = Counter([0.5, 0.4, 0.3, 0.2])
+    train(module, tmp_path, fingerprint="other settings")
+    assert module.seen[0] == 0
+
+
+@pytest.mark.parametrize("keep", [0, 0.5])
+def test_a_damaged_unfinished_training_is_named(tmp_path: Path, keep: float) -> None:
+    interrupted(tmp_path)
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
+    with pytest.raises(InputError, match=rf"last\.ckpt: the unfinished training is damaged; remove {tmp_path} to"):
+        train(Counter([0.5] * 4), tmp_path)
+
+
+def test_ctrl_c_is_a_keyboard_interrupt_as_everywhere(tmp_path: Path) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(Counter([0.5] * 4), tmp_path, on_epoch=lambda _epoch, _metrics: os.kill(os.getpid(), signal.SIGINT))
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("accelerator", ["abacus", "", "tpu"])
+def test_an_unknown_accelerator_is_named(tmp_path: Path, accelerator: str) -> None:
+    with pytest.raises(InputError, match=f"^accelerator '{accelerator}' is none of: cpu, gpu, auto$"):
+        train(Counter([0.5] * 4), tmp_path, Settings(accelerator=accelerator))
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "devices"),
+    [("cpu", 0), ("cpu", -1), ("cpu", "two")] + ([] if torch.cuda.is_available() else [("gpu", 1)]),
+)
+def test_devices_that_the_machine_does_not_have_are_named(tmp_path: Path, accelerator: str, devices: int | str) -> None:
+    settings = replace(Settings(), accelerator=accelerator, devices=devices)
+    with pytest.raises(InputError, match=f"^accelerator '{accelerator}', devices {devices}: "):
+        train(Counter([0.5] * 4), tmp_path, settings)
+
+
+def test_the_seed_decides_what_is_drawn_and_the_caller_notices_nothing(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    drawn = []
+    for number, seed in enumerate((1, 1, 2)):
+        module = Counter([0.5] * 4)
+        train(module, tmp_path / str(number), Settings(seed=seed))
+        drawn.append(module.drawn)
+    assert torch.equal(torch.rand(1), expected)
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_lightning_says_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    level = logging.getLogger("lightning.pytorch").level
+    train(Counter([0.5] * 4), tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert not list(recwarn)
+    assert logging.getLogger("lightning.pytorch").level == level
+
+
+def test_gradients_are_clipped(tmp_path: Path) -> None:
+    class Steep(Counter):
+        def training_step(self, step: Tensor, index: int) -> Tensor:
+            return 1000 * super().training_step(step, index)
+
+    assert train(Steep([0.5] * 4), tmp_path).state["weight"].item() == pytest.approx(12, rel=1e-4)

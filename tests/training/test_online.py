@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests import synthetic
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
+from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
+
+SETTINGS = OnlineSettings(nodes_per_update=20_000, learning_rate=2e-3)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
+    train = synthetic.programs(16, 16, seed=1)
+    start = new_checkpoint(config, synthetic.vectors(), train, seed=0)
+    settings = FitSettings(epochs=40, patience=40, tasks_per_batch=2, learning_rate=5e-3)
+    return fit(start, train, synthetic.programs(4, 16, seed=2), settings, tmp_path_factory.mktemp("fit"))
+
+
+def test_it_learns_a_task_that_contradicts_what_it_knew_and_keeps_what_it_knew(checkpoint: Checkpoint) -> None:
+    model, odd = OnlineModel(checkpoint, SETTINGS), synthetic.programs(1, 64, seed=9)
+    known = synthetic.programs(1, 64, seed=10)
+    before_known = pairwise_accuracy(model.score(known.graphs), -known.latency)
+    upside_down = 1 / odd.latency
+    before = pairwise_accuracy(model.score(odd.graphs), -upside_down)
+    model.learn("odd", odd.graphs, upside_down)
+    after = pairwise_accuracy(model.score(odd.graphs), -upside_down)
+    assert after > before + 0.05
+    # The loaded weights themselves are untouched, and a round that agrees with them brings the ranking back.
+    fresh = OnlineModel(checkpoint, SETTINGS)
+    assert pairwise_accuracy(fresh.score(known.graphs), -known.latency) == before_known
+    assert before_known > 0.8
+
+
+def test_many_updates_do_not_drift_away_from_the_pretrained_model(checkpoint: Checkpoint) -> None:
+    model, known = OnlineModel(checkpoint, SETTINGS), synthetic.programs(2, 32, seed=10)
+    before = pairwise_accuracy(model.score(known.graphs), -known.latency)
+    for round_number in range(8):
+        new = synthetic.programs(1, 16, seed=20 + round_number)
+        model.learn(f"task{round_number % 2}", new.graphs, new.latency)
+    assert pairwise_accuracy(model.score(known.graphs), -known.latency) > before - 0.05
+
+
+def test_the_same_rounds_give_the_same_model(checkpoint: Checkpoint) -> None:
+    models = [OnlineModel(checkpoint, SETTINGS) for _ in range(2)]
+    for model in models:
+        torch.rand(3)  # somebody else's random numbers must not matter
+        for number in range(2):
+            new = synthetic.programs(1, 16, seed=30 + number)
+            model.learn("task", new.graphs, new.latency)
+    population = synthetic.graphs(8)
+    np.testing.assert_array_equal(models[0].score(population), models[1].score(population))
+
+
+def test_save_and_load_restore_weights_and_buffer(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    model = OnlineModel(checkpoint, SETTINGS)
+    first, second = synthetic.programs(1, 16, seed=40, failed=2), synthetic.programs(1, 16, seed=41)
+    model.learn("a", first.graphs, first.latency)
+    model.to_checkpoint().save(tmp_path / "search.safetensors")
+    restored = OnlineModel.from_checkpoint(Checkpoint.load(tmp_path / "search.safetensors"), SETTINGS)
+    population = synthetic.graphs(8)
+    np.testing.assert_array_equal(model.score(population), restored.score(population))
+    assert restored.buffer_size == 16
+    for one in (model, restored):
+        one.learn("b", second.graphs, second.latency)
+    np.testing.assert_array_equal(model.score(population), restored.score(population))
+
+
+def test_the_buffer_is_bounded_and_keeps_the_best(checkpoint: Checkpoint) -> None:
+    model = OnlineModel(checkpoint, replace(SETTINGS, buffer_programs=40, nodes_per_update=500))
+    best = np.inf
+    for number in range(6):
+        new = synthetic.programs(1, 16, seed=50 + number)
+        model.learn("big", new.graphs, new.latency)
+        best = min(best, new.latency.min())
+    small = synthetic.programs(1, 8, seed=60)
+    model.learn("small", small.graphs, small.latency)
+    assert model.buffer_size == 40
+    assert len(model.buffers["small"].latency) == 8
+    assert model.buffers["big"].latency.min() == best
+
+
+def test_rounds_in_which_everything_failed_change_nothing(checkpoint: Checkpoint) -> None:
+    model, population = OnlineModel(checkpoint, SETTINGS), synthetic.graphs(6)
+    before = model.score(population)
+    model.learn("task", synthetic.graphs(4), np.full(4, np.inf))
+    np.testing.assert_array_equal(model.score(population), before)
+
+
+@pytest.mark.parametrize("lost", ["buffer.0.latency", "buffer.0.edges", "now.mean", "updates", "tasks"])
+def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost: str) -> None:
+    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_update=1))
+    new = synthetic.programs(1, 8, seed=40)
+    model.learn("a", new.graphs, new.latency)
+    whole = model.to_checkpoint()
+    replace(
+        whole,
+        extra={name: tensor for name, tensor in whole.extra.items() if name != lost},
+        extra_info={name: value for name, value in whole.extra_info.items() if name != lost},
+    ).save(tmp_path / "search.safetensors")
+    damaged = Checkpoint.load(tmp_path / "search.safetensors")
+    message = r"search\.safetensors: what it learned in a search is damaged or missing \(.*" + lost.rpartition(".")[2]
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        OnlineModel.from_checkpoint(damaged)
+
+
+def test_a_model_that_was_never_in_a_search_starts_with_an_empty_buffer(checkpoint: Checkpoint) -> None:
+    model = OnlineModel.from_checkpoint(checkpoint)
+    assert (model.buffer_size, model.updates, model.detail) == (0, 0, "statements")
+    population = synthetic.graphs(4)
+    np.testing.assert_array_equal(model.score(population), OnlineModel(checkpoint).score(population))
+
+
+def test_a_graph_without_nodes_is_not_learned_from(checkpoint: Checkpoint) -> None:
+    model = OnlineModel(checkpoint, SETTINGS)
+    empty = replace(synthetic.graphs(2), node_offsets=np.zeros(3, np.int64), edge_offsets=np.zeros(3, np.int64))
+    model.learn("task", empty, np.ones(2))
+    assert (model.buffer_size, model.updates) == (0, 0)

@@ -1,0 +1,113 @@
+"""A small collection with the installed TVM's scheduler, built and measured on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.progress import Event, Note, ProgramsMeasured, TaskFinished, TasksFound
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.tuning.collect import Collected, collect
+from tvm_gnn_cost.tuning.extract import extract
+
+pytestmark = pytest.mark.needs("tvm")
+
+WORKLOADS = ("softmax/0", "layer-norm/1")
+
+
+def run(
+    folder: Path, workloads: Sequence[str] = WORKLOADS, random: int = 3, guided: int = 2, **changes: Any
+) -> tuple[Collected, list[Event]]:
+    events: list[Event] = []
+    settings = {"random": random, "guided": guided, "min_repeat_ms": 1, "hardware": "here", **changes}
+    return collect(workloads, folder, progress=events.append, **settings), events
+
+
+def of_type(events: list[Event], kind: type) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def record_files(folder: Path) -> list[Path]:
+    records = folder / "measure_records" / "here"
+    return sorted(records.iterdir()) if records.exists() else [folder / "database_tuning_record.json"]
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Collected, list[Event]]:
+    folder = tmp_path_factory.mktemp("collect") / "data"
+    return folder, *run(folder)
+
+
+def test_every_task_gets_its_random_and_guided_programs(collected: tuple[Path, Collected, list[Event]]) -> None:
+    folder, done, events = collected
+    found = of_type(events, TasksFound)
+    assert [event.workload for event in found] == list(WORKLOADS)
+    assert done.tasks == sum(event.new for event in found) == len(of_type(events, TaskFinished))
+    measured = of_type(events, ProgramsMeasured)
+    assert sum(event.valid for event in measured) == done.measured_now
+    assert sum(event.failed for event in measured) == done.failed_now
+    assert done.programs == done.measured_now + done.failed_now == 5 * done.tasks
+    lines = [line for file in record_files(folder) for line in file.read_text().splitlines()]
+    assert len(lines) == len(set(lines)) == done.programs
+
+
+def test_what_is_there_is_not_measured_again(collected: tuple[Path, Collected, list[Event]]) -> None:
+    folder, first, _ = collected
+    again, events = run(folder)
+    assert (again.tasks, again.programs, again.measured_now + again.failed_now) == (first.tasks, first.programs, 0)
+    assert len(of_type(events, TaskFinished)) == first.tasks
+
+
+def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    first, _ = run(tmp_path / "data", WORKLOADS[:1], 2, 0)
+    file = record_files(tmp_path / "data")[0]
+    whole = file.read_text().splitlines()
+    with file.open("r+") as opened:
+        opened.truncate(file.stat().st_size - 20)
+    again, events = run(tmp_path / "data", WORKLOADS[:1], 2, 0)
+    assert again.measured_now + again.failed_now == 1
+    assert file.read_text().splitlines()[:-1] == whole[:-1]
+    assert not of_type(events, Note)
+    more, _ = run(tmp_path / "data", WORKLOADS[:1], 3, 0)
+    assert (more.programs, more.measured_now + more.failed_now) == (first.programs + 1, 1)
+
+
+def test_a_collection_becomes_a_store(collected: tuple[Path, Collected, list[Event]], tmp_path: Path) -> None:
+    folder, done, _ = collected
+    assert extract(folder, tmp_path / "store", jobs=1).added == done.programs
+    programs = GraphStore(tmp_path / "store").load(with_features=True)
+    assert np.isfinite(programs.latency).sum() == done.programs - done.failed
+    assert programs.graphs.errors == {}
+    assert {task.scheduler for task in programs.tasks} <= {scheduler().name, "meta-schedule"}
+
+
+@pytest.mark.parametrize("name", ["nosuch", "nosuch/1", "dense/x"])
+def test_an_unknown_workload_is_named_and_nothing_is_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nosuch|dense/x"):
+        run(tmp_path / "data", ("softmax/0", name))
+    assert not (tmp_path / "data").exists()
+
+
+def test_no_workload_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no workload to collect"):
+        run(tmp_path / "data", ())
+
+
+def test_another_machines_collection_is_refused(tmp_path: Path) -> None:
+    run(tmp_path / "data", WORKLOADS[:1], 1, 0)
+    (card,) = (tmp_path / "data").glob("*card.json")
+    text = card.read_text()
+    for before, after in (('"llvm', '"cuda'),):
+        card.write_text(text.replace(before, after))
+        with pytest.raises(InputError, match=rf"{card.name}: measured with the target .*choose another"):
+            run(tmp_path / "data", WORKLOADS[:1], 1, 0)
+    for damaged in ("no JSON", "[]", '{"machine": {}}'):
+        card.write_text(damaged)
+        with pytest.raises(InputError, match=f"{card.name} is no card of measurements"):
+            run(tmp_path / "data", WORKLOADS[:1], 1, 0)

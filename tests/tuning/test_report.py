@@ -1,0 +1,127 @@
+"""The report of a made-up result: every number and name of it must be found in the page."""
+
+import dataclasses
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+
+from tvm_gnn_cost.tuning.report import headline, latency, tables, write_report
+from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, Settings, TaskResult, TuneResult
+
+HOSTILE = "conv<script>alert('1')</script>&"
+
+
+@pytest.fixture
+def result() -> TuneResult:
+    return TuneResult(
+        Settings("resnet-18", 64, "models/best.safetensors", 0, '{"kind": "llvm"}', 16, 128),
+        {"processor": "A processor", "cores": 2, "memory_gib": 24},
+        {"apache-tvm": "0.27.0.post1"},
+        "2026-11-20",
+        tasks=[
+            TaskResult(HOSTILE, 2, untuned=0.050, best=0.010, trials=32, failed=3),
+            TaskResult("softmax", 1, untuned=0.0001, best=0.0002, trials=16),
+            TaskResult("pool", 1, untuned=0.0002, best=None, trials=16, failed=16),
+        ],
+        curve=[CurvePoint(0, 0.0, 0.1003), CurvePoint(16, 30.0, 0.0603), CurvePoint(64, 90.0, 0.0203)],
+        seconds={"mutation": 30.0, "prediction": 10.0, "building": 50.0, "running": 10.0},
+        searched=64,
+        end_to_end=EndToEnd([0.11, 0.10, 0.12], [0.021, 0.020, 0.024], 1e-7, 2e-7),
+    )
+
+
+class Page(HTMLParser):
+    """The text, the tags and the attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags, self.links, self.text = [], [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href", "data", "action")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_numbers(result):
+    tasks, end_to_end, time = tables(result)
+    rows = {row[0]: row[1:] for row in tasks.rows}
+    assert rows[HOSTILE] == ("2", "50 ms", "10 ms", "5.00x", "32", "3")
+    assert rows["softmax"] == ("1", "100 µs", "200 µs", "0.50x", "16", "0")
+    assert rows["pool"] == ("1", "200 µs", "-", "-", "16", "16")
+    # What did not get faster keeps its default schedule: 2 * 10 ms + 0.1 ms + 0.2 ms.
+    assert rows["weighted sum"] == ("", "100 ms", "20.3 ms", "4.94x", "64", "19")
+    assert "No valid measurement, default schedule kept: pool." in tasks.note
+    assert "default kept: softmax." in tasks.note
+    assert end_to_end.rows[0] == ("untuned", "110 ms", "100 ms", "120 ms", "", "1e-07")
+    assert end_to_end.rows[1] == ("tuned", "21 ms", "20 ms", "24 ms", "5.24x", "2e-07")
+    shares = {row[0]: row[1:] for row in time.rows}
+    assert shares["building"] == ("50.0 s", "50.0 %")
+    assert shares["other"] == ("0.0 s", "0.0 %")
+    assert shares["all"] == ("100.0 s", "100.0 %")
+
+
+def test_the_page_stands_alone_and_escapes(result, tmp_path):
+    result.save(tmp_path)
+    page = write_report(tmp_path).read_text()
+    parsed = Page(page)
+    assert "script" not in parsed.tags
+    assert HOSTILE in "".join(parsed.text)
+    assert not {"link", "img", "iframe", "object"} & set(parsed.tags)
+    assert all(link.startswith("#") for link in parsed.links)
+    assert "url(http" not in page
+    assert '<meta name="viewport"' in page
+    for text in ("A processor", "0.27.0.post1", "models/best.safetensors", "5.24x after 64 measured programs"):
+        assert text in "".join(parsed.text)
+
+
+def test_the_curves_are_drawn(result, tmp_path):
+    result.save(tmp_path)
+    page = write_report(tmp_path).read_text()
+    drawings = [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+    assert len(drawings) == 2
+    ids: list[set[str]] = []
+    for drawing, label in zip(drawings, ("measured programs", "minutes of search"), strict=True):
+        curve = next(node for node in drawing.iter() if node.get("id") == "curve")
+        path = next(node for node in curve.iter() if node.tag.endswith("path"))
+        # Two steps, each a horizontal and a vertical line.
+        assert len(re.findall("[ML]", path.get("d"))) == 5
+        assert label in "".join(drawing.itertext())
+        ids.append({node.get("id") for node in drawing.iter() if "clip" in str(node.tag).lower()})
+    assert not (ids[0] & ids[1]) - {None}
+
+
+def test_an_unfinished_run_has_a_report_too(result, tmp_path):
+    unfinished = dataclasses.replace(result, end_to_end=None, searched=0, curve=result.curve[:1])
+    unfinished.save(tmp_path)
+    page = write_report(tmp_path).read_text()
+    assert "Not finished: 64 of 64 programs are measured." in page
+    assert "<svg" not in page
+    assert headline(unfinished) in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (12.3456, "12.3 s"),
+        (1.0, "1 s"),
+        (0.9996, "1 s"),
+        (0.9994, "999 ms"),
+        (0.0123, "12.3 ms"),
+        (4.5e-6, "4.5 µs"),
+        (3e-8, "30 ns"),
+    ],
+)
+def test_latencies_are_readable(seconds, text):
+    assert latency(seconds) == text
+
+
+def test_no_result_is_a_clear_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no network was tuned in"):
+        write_report(tmp_path)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import synthetic
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.progress import EpochFinished, Event
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.tuning.train import train
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    GraphStore(folder).append(synthetic.programs(6, 10))
+    return folder
+
+
+def test_the_same_seed_gives_the_same_model(store: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    done = train(store, tmp_path / "a", held_out=["net1"], epochs=2, progress=events.append)
+    train(store, str(tmp_path / "b"), held_out=["net1"], epochs=2)
+    train(store, tmp_path / "c", held_out=["net1"], epochs=2, seed=1)
+    scores = [Scorer(Checkpoint.load(tmp_path / name)).score(synthetic.graphs(5, 9)) for name in "abc"]
+    np.testing.assert_array_equal(scores[0], scores[1])
+    assert (scores[0] != scores[2]).any()
+    assert done.output == tmp_path / "a"
+    assert done.training["epochs"] == 2
+    assert [event.number for event in events if isinstance(event, EpochFinished)] == [1, 2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+def test_mistakes(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown model 'gcn'; one of: gnn, tpgnn, xgb"):
+        train(store, tmp_path / "model", model="gcn")
+    with pytest.raises(InputError, match="graphs of detail 'tree'"):
+        train(store, tmp_path / "model", model="tpgnn", held_out=["net1"])
+    with pytest.raises(InputError, match="none of the usual test networks"):
+        train(store, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.needs("tvm")
+def test_tvms_model_needs_its_features(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no per-store features"):
+        train(store, tmp_path / "trees", model="xgb", held_out=["net1"])

@@ -1,0 +1,29 @@
+"""``tvm-gnn-cost embed``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.options import JsonOption, StoreArgument
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
+
+
+def embed(
+    store: StoreArgument,
+    picture: Annotated[Path, typer.Argument(help="Where the 2-D picture of the node types goes (.png or .svg).")],
+    dim: Annotated[int, typer.Option(min=2, help="Length of a vector.")] = 16,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random walks.")] = 0,
+    json: JsonOption = None,
+) -> None:
+    """Trains FastText's node type vectors alone and draws them; 'train' trains its own."""
+    with exit_codes(), json_result(json) as write:
+        from tvm_gnn_cost.datasets.store import GraphStore
+        from tvm_gnn_cost.graphs.embedding import plot_vectors, train_vectors
+
+        vectors = train_vectors(GraphStore(store).load().graphs, dim=dim, seed=seed)
+        plot_vectors(vectors, picture)
+        console.print(f"{len(vectors.words)} node types, drawn in {picture}", markup=False)
+        write({"picture": str(picture), "types": list(vectors.words)})

@@ -1,0 +1,46 @@
+"""``tvm-gnn-cost tpugraphs encode``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_result, print_left_out
+
+
+class SourceOption(StrEnum):
+    """Values of ``--source``."""
+
+    layout = "layout"
+    tile = "tile"
+    hlo = "hlo"
+
+
+def encode(
+    file: Annotated[Path, typer.Argument(help="A serialised protobuf message.")],
+    folder: Annotated[Path, typer.Argument(help="Where the npz files go, one per module.")],
+    source: Annotated[
+        SourceOption,
+        typer.Option(help="ModuleTuningData (layout), TuningData (tile) or a plain HloModuleProto (hlo)."),
+    ],
+    json: JsonOption = None,
+) -> None:
+    """Turns measured XLA modules into npz files like the published ones: 140 features a node, edges, configurations.
+
+    A kernel without usable measurements is named and left out.
+    """
+    from tvm_gnn_cost.cli.display import Display
+
+    with exit_codes(), json_result(json) as write:
+        from tvm_gnn_cost import tpugraphs
+
+        with Display("modules") as display:
+            encoded = tpugraphs.encode(file, folder, source.value, progress=display)
+        for one in encoded.files:
+            console.print(str(one), markup=False, soft_wrap=True)
+        print_left_out(encoded.left_out)
+        written = [{"file": str(one.path), "nodes": one.nodes, "configs": one.configs} for one in encoded.files]
+        write({"written": written, "left_out": encoded.left_out})

@@ -1,0 +1,48 @@
+"""``tvm-gnn-cost tpugraphs evaluate``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_result, print_left_out
+from tvm_gnn_cost.cli.tpugraphs.options import ModelsOption, PermutationsOption, RootArgument, model_paths
+
+
+def evaluate(
+    root: RootArgument,
+    model: ModelsOption,
+    split: Annotated[str, typer.Option(help="Which graphs; their runtimes must be known.")] = "valid",
+    permutations: PermutationsOption = 10,
+    json: JsonOption = None,
+) -> None:
+    """Ranks graphs whose runtimes are known and prints how well: Kendall's tau, slowdowns, the competition's score."""
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.progress import Stage
+
+    with exit_codes(), json_result(json) as write:
+        with Display("graphs") as display:
+            display(Stage("loading"))
+            from tvm_gnn_cost import tpugraphs
+
+            found = tpugraphs.evaluate(
+                root, model_paths(model), split=split, permutations=permutations, progress=display
+            )
+        print_left_out(found.left_out)
+        for name, mean in found.collections.items():
+            graphs = found.graphs[name]
+            table = Table(title=f"{name}, {len(graphs)} graphs", title_justify="left")
+            table.add_column("graph", overflow="fold")
+            for heading in mean:
+                table.add_column(heading, justify="right")
+            for graph, metrics in (*graphs.items(), ("mean", mean)):
+                table.add_row(graph, *(f"{value:.3f}" for value in metrics.values()))
+            console.print(table)
+            if found.trained_on[name]:
+                names = ", ".join(found.trained_on[name])
+                console.print(f"the models were trained on some of these: {names}", markup=False, soft_wrap=True)
+        console.print(f"score of {len(found.collections)} collections: {found.score:.4f}")
+        write(asdict(found))

@@ -1,0 +1,57 @@
+"""``tvm-gnn-cost tpugraphs measure``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_result
+from tvm_gnn_cost.tpugraphs.settings import MeasureSettings
+
+
+def measure(
+    folder: Annotated[Path, typer.Argument(help="Where the graphs and their card go; the same folder resumes.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="A network of tpugraphs/networks.py; repeat it. [default: all]")
+    ] = None,
+    configs: Annotated[int, typer.Option(min=2, help="Different layouts of each network.")] = MeasureSettings.configs,
+    rounds: Annotated[int, typer.Option(min=2, help="How often each layout is measured.")] = MeasureSettings.rounds,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long one measurement takes, about.")
+    ] = MeasureSettings.seconds,
+    threshold: Annotated[
+        float, typer.Option(help="Drop a graph if the two halves of its rounds have a lower Kendall's tau.")
+    ] = MeasureSettings.threshold,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds layouts, weights and orders.")] = MeasureSettings.seed,
+    json: JsonOption = None,
+) -> None:
+    """Measures layouts of small JAX networks on this CPU, through XLA, into files like the published ones.
+
+    All networks take an hour; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
+    """
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.progress import Stage
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+        with Display("graphs") as display:
+            display(Stage("loading"))
+            from tvm_gnn_cost import tpugraphs
+
+            settings = MeasureSettings(configs, rounds, seconds, threshold, seed)
+            card = tpugraphs.measure(folder, network or None, settings, progress=display)
+        table = Table(title=f"measured in {folder}", title_justify="left")
+        for heading in ("graph", "nodes", "configurable", "configs", "fastest", "slowest", "retest tau", ""):
+            table.add_column(heading, justify="left" if heading in ("graph", "") else "right")
+        for name, one in card["graphs"].items():
+            if "configs" in one:
+                counts = [str(one[key]) for key in ("nodes", "configurable", "configs")]
+                times = [f"{one[key]:.2f} ms" for key in ("fastest_ms", "slowest_ms")]
+                row = [*counts, *times, f"{one['retest_tau']:.2f}"]
+            else:
+                row = [""] * 6
+            table.add_row(name, *row, f"dropped: {one['dropped']}" if "dropped" in one else "")
+        console.print(table)
+        write(card)

@@ -1,0 +1,45 @@
+"""Options that several of the commands have, and options of the form NAME=VALUE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.errors import InputError
+
+RootArgument = Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")]
+ModelsOption = Annotated[
+    list[str],
+    typer.Option("--model", help="COLLECTION=PATH, a model's file or the folder that train wrote; repeat it."),
+]
+PermutationsOption = Annotated[
+    int, typer.Option(min=1, help="How often configurations are shuffled into those compared at once.")
+]
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str | None]:
+    """The values of NAME=VALUE texts by name; None where a text has no =.
+
+    >>> pairs(["channels=64", "edges"])
+    {'channels': '64', 'edges': None}
+    """
+    parts = (text.partition("=") for text in texts)
+    return {name: value if is_given else None for name, is_given, value in parts}
+
+
+def model_paths(texts: Iterable[str]) -> dict[str, Path]:
+    """The paths of ``--model COLLECTION=PATH`` options by collection.
+
+    Raises:
+        InputError: a text has no =, or a collection occurs twice.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        collection, is_given, path = text.partition("=")
+        if not is_given or collection in found:
+            raise InputError(f"--model {text}: expected COLLECTION=PATH, each collection once")
+        found[collection] = Path(path)
+    return found

@@ -1,0 +1,89 @@
+"""``tvm-gnn-cost tpugraphs train``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_result
+from tvm_gnn_cost.cli.tpugraphs.options import pairs
+from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings
+
+
+class ModelOption(StrEnum):
+    """Values of ``--model``."""
+
+    tgraph = "tgraph"
+    cheb_sage = "cheb-sage"
+    rank_classes = "rank-classes"
+    gru = "gru"
+
+
+def train(
+    prepared: Annotated[Path, typer.Argument(help="The folder that 'tpugraphs prepare' wrote.")],
+    collection: Annotated[str, typer.Argument(help="One of the five collections; each has its own models.")],
+    folder: Annotated[Path, typer.Argument(help="Where the models go; the same folder resumes.")],
+    model: Annotated[ModelOption, typer.Option(help="Which model.")] = ModelOption.tgraph,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the graphs. [default: xla 750, nlp 1000, tiles 18]")
+    ] = None,
+    configs_per_step: Annotated[
+        int | None,
+        typer.Option(min=2, help="Configurations that are compared at once. [default: random 128, others 64]"),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="Use the graphs of this split; repeat it. [default: train and valid, as TGraph's authors]"),
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the model or the training, such as channels=64, cross_attention=false, "
+            "opcodes=fasttext, loss=listmle, learning_rate=0.002, weight_decay=0; repeat it. A wrong name lists all.",
+        ),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Parts of the graphs, one of which validates.")
+    ] = EnsembleSettings.folds,
+    trained: Annotated[int, typer.Option(min=1, help="Folds that a model is trained for.")] = EnsembleSettings.trained,
+    kept: Annotated[
+        int, typer.Option(min=1, help="Models that are kept and rank together: the best ones.")
+    ] = EnsembleSettings.kept,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Seeds weights, folds and order; repeat it for a subfolder per seed. [default: 0]"),
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Trains models of one collection by cross-validation on its graphs.
+
+    To evaluate a model on graphs with known runtimes that it never saw, train it with --split train.
+    """
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.progress import Stage
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+        with Display("epochs") as display:
+            display(Stage("loading"))
+            from tvm_gnn_cost import tpugraphs
+
+            found = tpugraphs.train(
+                prepared,
+                collection,
+                folder,
+                model=model.value,
+                epochs=epochs,
+                configs_per_step=configs_per_step,
+                changes=pairs(change or []),
+                splits=split or ("train", "valid"),
+                ensemble=EnsembleSettings(folds, trained, kept),
+                seeds=seed or (0,),
+                progress=display,
+            )
+        console.print(str(found), markup=False, soft_wrap=True)
+        write({"folder": str(folder), "graphs": found.graphs, "validation_errors": found.validation_errors})

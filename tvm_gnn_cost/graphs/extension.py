@@ -1,0 +1,88 @@
+"""The typed interface of the C++ extension in ``extraction/``.
+
+``extraction/program_graph.h`` defines the nodes, ``graphs/values.py`` their values.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+import tvm_ffi
+
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+
+#: What to do with a program that cannot be read: ``raise``, or ``skip`` it: its graph stays empty, with its error.
+OnError = Literal["raise", "skip"]
+
+#: type_names, node_type, values, edges, relation, node_offsets, edge_offsets (DLPack tensors) and errors.
+Extracted = tuple[Sequence[str], Any, Any, Any, Any, Any, Any, Mapping[int, str]]
+
+
+class Extension(Protocol):
+    """The functions of the extension; those that extract release the GIL."""
+
+    #: Extracts scheduled modules of today's TVM: (modules, whole tree, threads, skip errors).
+    extract: Callable[[list[Any], bool, int, bool], Extracted]
+    #: Extracts programs of a TVM up to 0.19: (path of TVM's library, address of a ComputeDAG, addresses of its states,
+    #: whole tree, threads, skip errors). If the ComputeDAG is 0, the other addresses are those of modules.
+    extract_auto_scheduler: Callable[[str, int, Sequence[int], bool, int, bool], Extracted]
+    #: Returns the names of the columns of ``ProgramGraphs.values``.
+    value_names: Callable[[], Sequence[str]]
+
+
+@cache
+def extension() -> Extension:
+    """Loads the extension, once.
+
+    Raises:
+        WorkError: the package was not built.
+    """
+    # An editable install keeps the library apart from the sources; importlib.resources finds it in either place.
+    with importlib.resources.as_file(importlib.resources.files("tvm_gnn_cost") / "extraction.so") as path:
+        if not path.is_file():
+            raise WorkError(f"{path} is missing: the package was not built; install it again (make install)")
+        module = tvm_ffi.load_module(str(path))
+    module.extract.release_gil = module.extract_auto_scheduler.release_gil = True
+    return cast(Extension, module)
+
+
+def check_options(detail: str, threads: int, on_error: str) -> None:
+    """Checks the arguments that every extraction takes.
+
+    Raises:
+        InputError: ``detail`` or ``on_error`` is none of its choices, or ``threads`` is negative.
+    """
+    if detail not in ("tree", "statements"):
+        raise InputError(f"detail must be 'tree' or 'statements', got {detail!r}")
+    if on_error not in ("raise", "skip"):
+        raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+    if threads < 0:
+        raise InputError(f"threads must not be negative, got {threads}")
+
+
+def to_graphs(extracted: Extracted, detail: Detail) -> ProgramGraphs:
+    """Program graphs from the extension's result, without copying its arrays."""
+    names, *tensors, errors = extracted
+    arrays: list[Any] = [np.from_dlpack(tensor) for tensor in tensors]
+    node_type, values, edges, relation, node_offsets, edge_offsets = arrays
+    return ProgramGraphs(
+        tuple(str(name) for name in names),
+        node_type,
+        values,
+        edges,
+        relation,
+        node_offsets,
+        edge_offsets,
+        {int(graph): str(error) for graph, error in errors.items()},
+        detail,
+    )
+
+
+def value_names() -> tuple[str, ...]:
+    """Names of the columns of ``ProgramGraphs.values``, as the extension fills them."""
+    return tuple(str(name) for name in extension().value_names())

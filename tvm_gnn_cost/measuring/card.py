@@ -1,0 +1,61 @@
+"""Cards: JSON files that describe the machine, date and settings of the measurements beside them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tvm_gnn_cost.errors import InputError
+
+
+def read_card(path: Path, fields: Mapping[str, type]) -> dict[str, Any] | None:
+    """Reads a card; returns None if there is no such file.
+
+    Args:
+        path: The file.
+        fields: Name and type of each field that the card must have.
+
+    Raises:
+        InputError: the file is not a JSON object, or a field is missing or has another type.
+    """
+    if not path.exists():
+        return None
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no card of measurements, not JSON ({error}); choose another folder") from error
+    if not isinstance(card, dict):
+        raise InputError(f"{path} is no card of measurements, not a JSON object; choose another folder")
+    for name, kind in fields.items():
+        if not isinstance(card.get(name), kind):
+            raise InputError(
+                f"{path} is no card of measurements, its field '{name}' is missing or wrong; choose another folder"
+            )
+    return card
+
+
+def check_same(path: Path, what: str, measured: object, here: object) -> None:
+    """Refuses to add measurements to a folder that was measured under other conditions.
+
+    Args:
+        path: The card of the folder.
+        what: Name of the condition, such as ``the processor``.
+        measured: Its value in the card.
+        here: Its present value.
+
+    Raises:
+        InputError: the two differ.
+    """
+    if measured != here:
+        raise InputError(
+            f"{path}: measured with {what} {measured}, and now it is {here}; such measurements do not belong "
+            "together, choose another folder"
+        )
+
+
+def today() -> str:
+    """Today's date in UTC, in ISO format."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -1,0 +1,34 @@
+"""``auto_scheduler`` (Ansor), the auto-scheduler of a TVM up to 0.19, with which TenSet was measured.
+
+``GNNCostModel`` is the ``program_cost_model`` argument of its ``SketchPolicy``. ``tvm_gnn_cost.GNNCostModel`` is the
+same class, and fails with one sentence if this TVM is missing.
+
+The names are loaded when they are first used, so that worker processes, which use none of them, start quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
+    from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
+    from tvm_gnn_cost.schedulers.auto_scheduler.scheduler import SCHEDULER, AutoScheduler
+
+__all__ = ["SCHEDULER", "AutoScheduler", "GNNCostModel", "extract_graphs", "extract_states", "make_policies"]
+
+_HOMES = {
+    "SCHEDULER": "scheduler",
+    "AutoScheduler": "scheduler",
+    "GNNCostModel": "cost_model",
+    "extract_graphs": "graphs",
+    "extract_states": "graphs",
+    "make_policies": "cost_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

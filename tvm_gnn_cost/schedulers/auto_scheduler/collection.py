@@ -1,0 +1,151 @@
+"""Extends a collection of measured programs that is kept in TenSet's layout (``datasets/tenset.py``).
+
+Beside the layout, ``<hardware>.card.json`` says on what machine, when and how the records were measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tvm import auto_scheduler
+from tvm.auto_scheduler.measure import MeasureInput
+from tvm.auto_scheduler.measure_record import load_record_from_string
+from tvm.target import Target
+
+from tvm_gnn_cost.datasets.records import Problem, last_line
+from tvm_gnn_cost.datasets.tenset import parse_record, record_lines
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import drop_broken_last_line, write_json
+from tvm_gnn_cost.measuring.card import check_same, read_card, today
+from tvm_gnn_cost.measuring.machine import describe_machine
+from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of
+from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, save_pickle
+from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
+
+#: The steps of a program -> its measure input and result.
+_Measured = dict[str, tuple[Any, Any]]
+
+
+class TensetCollection:
+    """A :class:`~tvm_gnn_cost.schedulers.scheduler.Collection`.
+
+    Args:
+        folder: The folder; the tasks and records that it already holds stay.
+        plan: What to collect.
+        hardware: The name of this machine's folder in ``measure_records``.
+        target: The target of this machine, which carries that name, so that its records are told from other machines'.
+
+    Raises:
+        InputError: ``hardware`` cannot name a folder, or its records are of another machine or of an unknown one.
+    """
+
+    def __init__(self, folder: Path, plan: CollectPlan, hardware: str, target: Target) -> None:
+        self.folder, self.plan, self.target = folder, plan, target
+        self.card_path = folder / f"{hardware}.card.json"
+        self.records = folder / "measure_records" / hardware
+        self.problems: list[Problem] = []
+        self.measured: dict[str, _Measured] = {}
+        machine = describe_machine()
+        workloads = list(plan.workloads)
+        card = read_card(self.card_path, {"machine": dict, "target": str, "settings": dict})
+        if card is not None:
+            check_same(self.card_path, "the processor", card["machine"].get("processor"), machine["processor"])
+            check_same(self.card_path, "the target", card["target"], str(target))
+            workloads = list(dict.fromkeys([*card["settings"].get("workloads", ()), *workloads]))
+        elif self.records.is_dir() and any(self.records.iterdir()):
+            raise InputError(
+                f"{self.records} holds records and {self.card_path.name} does not say of what machine; latencies of "
+                "different machines do not belong together, choose another --hardware"
+            )
+        settings = asdict(plan) | {"workloads": workloads}
+        # The records do not depend on how many tasks are built together.
+        del settings["tasks_at_once"]
+        self.card = {"machine": machine, "target": str(target), "date": today(), "settings": settings}
+
+    def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
+        """Writes the pickles of the tasks and the card, and reads the records that are in the folder.
+
+        Raises:
+            InputError: a pickle of the folder is refused or damaged.
+        """
+        self.records.mkdir(parents=True, exist_ok=True)
+        write_json(self.card_path, self.card)
+        info = self.folder / "network_info"
+        path = info / "all_tasks.pkl"
+        everything = {str(task.workload_key): task for task in (read_tasks(path) if path.exists() else [])}
+        for _, tasks in workloads:
+            everything = {task.key: task.workload for task in tasks} | everything
+        save_pickle(path, list(everything.values()))
+        for name, tasks in workloads:
+            if "/" not in name:
+                pair = [task.workload for task in tasks], [task.weight for task in tasks]
+                save_pickle(info / f"(({name.replace('-', '_')},[]),llvm).task.pkl", pair)
+            for task in tasks:
+                if task.key not in self.measured:
+                    drop_broken_last_line(self._file(task))
+                    self.measured[task.key], problems = self._read(task)
+                    self.problems += problems
+
+    def missing(self, task: Task, phase: Phase) -> int:
+        """How many programs the plan still lacks; the oldest records count as random samples."""
+        wanted = self.plan.random + (self.plan.guided if phase == "guided" else 0)
+        return max(0, wanted - len(self.measured[task.key]))
+
+    def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
+        """Up to the wanted number of new states of each task."""
+        return [(task, self._sample(phase, task, count)) for task, count in wanted if count]
+
+    def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
+        """Adds a record for each state; TenSet's layout has no room for the phase."""
+        inputs = [MeasureInput(task.workload, state) for state in candidates]
+        auto_scheduler.save_records(str(self._file(task)), inputs, [outcome.result for outcome in outcomes])
+        # TVM writes seconds with six digits; a resumed collection must sample the same programs as this one.
+        self.measured[task.key], _ = self._read(task)
+
+    def count(self) -> tuple[int, int]:
+        """Number of recorded programs of the plan's tasks, and of those among them that failed."""
+        results = [result for own in self.measured.values() for _, result in own.values()]
+        return len(results), sum(result.error_no != 0 for result in results)
+
+    def _sample(self, phase: Phase, task: Task, count: int) -> list[Any]:
+        """New states of a task: random ones, or those that an XGBoost model of its own records ranks first."""
+        there = self.measured[task.key]
+        guide = None
+        if phase == "guided" and any(result.error_no == 0 for _, result in there.values()):
+            guide = auto_scheduler.XGBModel(num_warmup_sample=1, verbose_eval=0, seed=self.plan.seed + 1)
+            guide.update(*zip(*there.values(), strict=True))
+        return sample_states(task.workload, count, self.plan.seed + len(there), guide, list(there))
+
+    def _file(self, task: Task) -> Path:
+        """The task's file of records, named as in TenSet."""
+        text = f"({task.key}, {self.target.kind})"
+        return self.records / ("".join(character for character in text if character not in " '\"") + ".json")
+
+    def _read(self, task: Task) -> tuple[_Measured, list[Problem]]:
+        """The records of a task, and the lines of its file that are none."""
+        path = self._file(task)
+        found: _Measured = {}
+        problems: list[Problem] = []
+        for line in record_lines(path) if path.exists() else ():
+            try:
+                parse_record(line)
+                measured, result = load_record_from_string(line.text)
+                found[steps_of(task.workload, measured.state)] = (measured, result)
+            # TVM's readers raise errors of any type.
+            except Exception as error:
+                problems.append(Problem(line.file, line.line, last_line(error)))
+        return found, problems
+
+
+def check_hardware_name(hardware: str) -> None:
+    """Checks that the name can be a folder's.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not re.fullmatch(r"[\w.-]+", hardware) or hardware in (".", ".."):
+        raise InputError(f"--hardware '{hardware}' cannot name a folder; use letters, digits and . _ - alone")

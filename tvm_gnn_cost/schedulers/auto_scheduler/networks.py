@@ -1,0 +1,126 @@
+"""Builds the networks of ``relay.testing`` and extracts their tuning tasks."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import auto_scheduler, relay
+from tvm.target import Target
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.schedulers.auto_scheduler.operators import te_operator
+from tvm_gnn_cost.schedulers.scheduler import Network, Task
+
+#: Name -> module of ``relay.testing`` and its arguments. Ansor's sketches are written for images in NHWC; a network
+#: without a ``layout`` argument is converted.
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "resnet-18": ("resnet", {"num_layers": 18, "image_shape": (224, 224, 3), "layout": "NHWC"}),
+    "mobilenet": ("mobilenet", {"image_shape": (224, 224, 3), "layout": "NHWC"}),
+    "inception-v3": ("inception_v3", {"image_shape": (3, 299, 299)}),
+    "mlp": ("mlp", {"image_shape": (1, 28, 28)}),
+    "resnet-34": ("resnet", {"num_layers": 34, "image_shape": (240, 240, 3), "layout": "NHWC"}),
+    "resnet-50": ("resnet", {"num_layers": 50, "image_shape": (192, 192, 3), "layout": "NHWC"}),
+    "vgg-16": ("vgg", {"num_layers": 16, "image_shape": (3, 160, 160)}),
+    "squeezenet-v1.1": ("squeezenet", {"version": "1.1", "image_shape": (3, 224, 224)}),
+    "densenet-121": ("densenet", {"image_shape": (3, 224, 224)}),
+    "dqn": ("dqn", {"image_shape": (4, 84, 84)}),
+    "resnet-101": ("resnet", {"num_layers": 101, "image_shape": (160, 160, 3), "layout": "NHWC"}),
+    "vgg-11": ("vgg", {"num_layers": 11, "image_shape": (3, 128, 128)}),
+    "squeezenet-v1.0": ("squeezenet", {"version": "1.0", "image_shape": (3, 192, 192)}),
+}
+
+#: The networks whose tasks train models, and those whose tasks only test them.
+TRAINING = (
+    *("mlp", "resnet-34", "resnet-50", "vgg-16", "squeezenet-v1.1", "densenet-121", "dqn"),
+    *("resnet-101", "vgg-11", "squeezenet-v1.0"),
+)
+HELD_OUT = ("resnet-18", "mobilenet", "inception-v3")
+
+
+def load_network(name: str) -> Network:
+    """Builds a network of ``relay.testing``, with weights from a fixed seed.
+
+    Raises:
+        InputError: there is no such network.
+    """
+    if name not in NETWORKS:
+        raise InputError(f"unknown network '{name}' for auto_scheduler; one of: {', '.join(NETWORKS)}")
+    module, settings = NETWORKS[name]
+    testing = importlib.import_module(f"tvm.relay.testing.{module}")
+    mod, params = testing.get_workload(batch_size=1, **settings)
+    rng = np.random.default_rng(0)
+    params = _draw_weights(mod, params, settings.get("layout") == "NHWC", rng)
+    example = rng.standard_normal((1, *settings["image_shape"])).astype(np.float32)
+    if "layout" not in settings:
+        layouts = {"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]}
+        convert = [relay.transform.RemoveUnusedFunctions(), relay.transform.ConvertLayout(layouts)]
+        with tvm.transform.PassContext(opt_level=3):
+            mod = tvm.transform.Sequential(convert)(mod)
+    return Network(name, mod, params, example, None)
+
+
+def _draw_weights(mod: tvm.IRModule, params: dict[str, Any], is_nhwc: bool, rng: np.random.Generator) -> dict[str, Any]:
+    """Draws weights with which the output depends on every layer (He et al. 2015, arXiv:1502.01852).
+
+    With the weights of ``relay.testing`` the activations vanish: MobileNet's output is 0.001 for each of 1,000 classes,
+    and comparing outputs would not show that a tuned network computes something else.
+    """
+    order = [str(var.name_hint) for var in mod["main"].params if str(var.name_hint) in params]
+    classifier = [name for name in order if len(params[name].shape) == 2][-1:]
+    drawn = {}
+    for name in order:
+        shape = tuple(int(size) for size in params[name].shape)
+        if len(shape) < 2:
+            values = np.full(shape, 1.0 if name.endswith(("gamma", "var")) else 0.0)
+        else:
+            deviation = np.sqrt(2 / _fan_in(shape, is_nhwc))
+            # Small logits, so that the softmax is neither flat nor 1 for a single class.
+            values = rng.standard_normal(shape) * deviation * (0.1 if name in classifier else 1.0)
+        drawn[name] = tvm.nd.array(values.astype(np.float32))
+    return drawn
+
+
+def _fan_in(shape: tuple[int, ...], is_nhwc: bool) -> int:
+    """Number of inputs of one output; kernels are OIHW or HWIO, or HWOI with I = 1 if depthwise."""
+    if len(shape) == 4 and is_nhwc:
+        height, width, *channels = shape
+        return height * width * (1 if channels[1] == 1 else channels[0])
+    return int(np.prod(shape[1:]))
+
+
+def plain_task(workload_key: str, target: Target, desc: str = "") -> auto_scheduler.SearchTask:
+    """The task of a registered workload, without rewriting the layouts of its weights.
+
+    With any other layout option TVM 0.17 cannot build a program with a dense weight.
+    """
+    plain = auto_scheduler.LayoutRewriteOption.NO_REWRITE
+    return auto_scheduler.SearchTask(workload_key=workload_key, target=target, layout_rewrite_option=plain, desc=desc)
+
+
+def extract_tasks(network: Network, target: Target) -> list[Task]:
+    """The distinct tuning tasks of a network, in TVM's order; their keys are workload keys."""
+    tasks, weights = auto_scheduler.extract_tasks(network.mod["main"], network.params, target)
+    return [
+        Task(str(task.workload_key), str(task.desc), int(weight), plain_task(task.workload_key, target, task.desc))
+        for task, weight in zip(tasks, weights, strict=True)
+    ]
+
+
+def tasks_of_workload(name: str, target: Target) -> list[Task]:
+    """The tasks of a network, or the one of an operator ``kind/number``.
+
+    Raises:
+        InputError: there is no such workload.
+    """
+    kind, slash, number = name.partition("/")
+    if not slash:
+        return extract_tasks(load_network(name), target)
+    if not number.isdecimal():
+        raise InputError(f"unknown workload '{name}'; an operator is KIND/NUMBER")
+    tensors = te_operator(kind, int(number))
+    key = auto_scheduler.ComputeDAG(tensors).workload_key()
+    auto_scheduler.workload_registry.register_workload_tensors(key, tensors)
+    return [Task(str(key), name, 1, plain_task(key, target, name))]

@@ -1,0 +1,92 @@
+"""Reads the tasks and states of a folder in TenSet's layout; ``datasets/tenset.py`` reads the rest without TVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tvm.auto_scheduler.measure_record import load_record_from_string
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.tenset import RecordLine, network_name, record_files, record_lines
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
+
+
+@dataclass(frozen=True)
+class TensetFolder:
+    """The tasks of a folder in TenSet's layout, and its files of records.
+
+    Attributes:
+        folder: The folder.
+        tasks: Workload key -> ``SearchTask``.
+        weights: Workload key -> network -> how many times the task occurs in it.
+        files: The files of records.
+    """
+
+    folder: Path
+    tasks: dict[str, Any]
+    weights: dict[str, dict[str, int]]
+    files: tuple[Path, ...]
+
+    @property
+    def networks(self) -> set[str]:
+        """Names of the networks that have a pickle."""
+        return {network for weights in self.weights.values() for network in weights}
+
+    def lines(self) -> Iterator[RecordLine]:
+        """The lines of all files, without comments and empty lines."""
+        for file in self.files:
+            yield from record_lines(file)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of lines that :meth:`lines` yields."""
+        return sum(1 for _ in self.lines())
+
+
+def read_tenset(folder: Path, hardware: str | None = None) -> TensetFolder:
+    """Reads the tasks of a folder in TenSet's layout and lists its files of records.
+
+    Args:
+        folder: The folder that holds ``network_info`` and ``measure_records``.
+        hardware: The machine's folder in ``measure_records``; only needed if there are several.
+
+    Raises:
+        FileNotFoundError: a part of the layout is missing.
+        InputError: a pickle is refused or damaged, or ``hardware`` must be chosen.
+    """
+    info = folder / "network_info"
+    if not (info / "all_tasks.pkl").is_file():
+        raise FileNotFoundError(f"{folder} is no folder in TenSet's layout: it has no network_info/all_tasks.pkl")
+    tasks = {str(task.workload_key): task for task in read_tasks(info / "all_tasks.pkl")}
+    weights: dict[str, dict[str, int]] = {}
+    for path in sorted(info.glob("*.task.pkl")):
+        network = network_name(path)
+        for task, weight in read_weighted_tasks(path):
+            tasks.setdefault(str(task.workload_key), task)
+            weights.setdefault(str(task.workload_key), {})[network] = weight
+    return TensetFolder(folder, tasks, weights, record_files(folder / "measure_records", hardware))
+
+
+def parse_state(line: RecordLine) -> Any:
+    """The state of a measure record, which has nothing but its steps.
+
+    The record's target is ignored, because the steps do not depend on it and this TVM may refuse it: TenSet's targets
+    say ``-link-params=0``, which TVM 0.17 does not know.
+
+    Raises:
+        InputError: TVM cannot read the steps.
+    """
+    entry = json.loads(line.text)
+    entry["i"][0] = [entry["i"][0][0], "llvm"]
+    try:
+        measured, _result = load_record_from_string(json.dumps(entry))
+    # TVM's readers raise errors of any type.
+    except Exception as error:
+        raise InputError(f"TVM cannot read the record ({last_line(error)})") from error
+    return measured.state

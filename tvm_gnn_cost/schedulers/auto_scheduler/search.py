@@ -1,0 +1,131 @@
+"""Searches schedules with ``auto_scheduler`` and reports each measured batch and the time spent in each phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import auto_scheduler
+from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
+
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.progress import Stage
+from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
+from tvm_gnn_cost.schedulers.auto_scheduler.measure import local_runner, outcome_of
+from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
+from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
+
+
+def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSettings, on: SearchListener) -> None:
+    """Searches schedules of all tasks; each measured batch is in the work directory's records at once.
+
+    Args:
+        tasks: The tasks.
+        model: A cost model of ``auto_scheduler``.
+        work_dir: The folder of the records.
+        settings: How the search runs.
+        on: Follows the search.
+
+    Raises:
+        WorkError: the search was interrupted.
+    """
+    records = str(work_dir / RECORDS)
+    seen = records if settings.measured else None
+    callbacks = [auto_scheduler.PreloadMeasuredStates(records)] if seen else None
+    if seen and hasattr(model, "update_from_file"):
+        on.progress(Stage(f"learning from the {settings.measured} programs measured before"))
+        model.update_from_file(records)
+    search_tasks = [task.workload for task in tasks]
+    policies = make_policies(
+        search_tasks,
+        model,
+        params={"evolutionary_search_population": settings.population},
+        # A resumed search must not draw the same random programs again.
+        seed=policy_seed(settings.seed + settings.measured),
+        verbose=0,
+        init_search_callbacks=callbacks,
+    )
+    with _timed_measurement() as measuring:
+
+        def seconds(elapsed: float) -> dict[str, float]:
+            known = _model_seconds(model) | measuring
+            return known | {"mutation": max(0.0, elapsed - sum(known.values()))}
+
+        weights = [task.weight for task in tasks]
+        scheduler = auto_scheduler.TaskScheduler(search_tasks, weights, load_log_file=seen, callbacks=[])
+        options = auto_scheduler.TuningOptions(
+            # TVM begins with a round of every task.
+            num_measure_trials=max(settings.trials, len(tasks)),
+            num_measures_per_round=settings.batch,
+            builder=auto_scheduler.LocalBuilder(),
+            runner=local_runner(MeasureSettings()),
+            measure_callbacks=[auto_scheduler.RecordToFile(records), _Follower(tasks, on, seconds)],
+            verbose=0,
+        )
+        on.progress(Stage("searching"))
+        scheduler.tune(options, search_policy=policies)
+
+
+class _Follower(PythonBasedMeasureCallback):  # type: ignore[misc]
+    """Reports a measured batch, then ends an interrupted search."""
+
+    def __init__(self, tasks: Sequence[Task], on: SearchListener, seconds: Callable[[float], dict[str, float]]) -> None:
+        super().__init__()
+        self.on, self.seconds = on, seconds
+        self.places = {task.key: i for i, task in enumerate(tasks)}
+        self.start = time.perf_counter()
+
+    def callback(self, policy: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:  # noqa: ARG002
+        """Reports a batch; ``auto_scheduler`` calls this after each one, once it is in the records."""
+        self.on.spent(self.seconds(time.perf_counter() - self.start))
+        if inputs:
+            place = self.places[str(inputs[0].task.workload_key)]
+            self.on.measured(place, [outcome_of(result).latency for result in results])
+        if self.on.interrupted():
+            raise WorkError("interrupted")
+
+
+def _model_seconds(model: Any) -> dict[str, float]:
+    """Seconds that a GNN has taken so far; the time of other models counts as mutation."""
+    if not isinstance(model, GNNCostModel):
+        return {}
+    timings = model.search.timings
+    return {"prediction": timings["extraction"] + timings["prediction"], "model update": timings["update"]}
+
+
+@contextmanager
+def _timed_measurement() -> Iterator[dict[str, float]]:
+    """Yields the seconds spent in ``auto_scheduler``'s builder and runner so far.
+
+    Meanwhile no other process on this machine measures while the runner does.
+    """
+    seconds = {"building": 0.0, "running": 0.0}
+    names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
+    originals = {phase: tvm.get_global_func(name) for phase, name in names.items()}
+
+    def timed(phase: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                if phase == "building":
+                    return originals[phase](*arguments)
+                with machine_to_itself():
+                    return originals[phase](*arguments)
+            finally:
+                seconds[phase] += time.perf_counter() - start
+
+        return call
+
+    try:
+        for phase, name in names.items():
+            tvm.register_func(name, timed(phase), override=True)
+        yield seconds
+    finally:
+        for phase, name in names.items():
+            tvm.register_func(name, originals[phase], override=True)

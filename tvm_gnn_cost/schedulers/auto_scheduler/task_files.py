@@ -1,0 +1,85 @@
+"""Reads and writes pickles of tasks in TenSet's layout; an allow-list keeps a stranger's pickle from running code."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import replacing
+
+#: Everything that a pickle of tasks may name; each of these only makes an object from data.
+ALLOWED = frozenset(
+    {
+        ("tvm.auto_scheduler.compute_dag", "ComputeDAG"),
+        ("tvm.auto_scheduler.search_task", "HardwareParams"),
+        ("tvm.auto_scheduler.search_task", "SearchTask"),
+        ("tvm.ir.container", "Array"),
+        ("tvm.ir.container", "Map"),
+        ("tvm.runtime.container", "String"),
+        ("tvm.runtime.object", "Object"),
+        ("tvm.runtime.object", "_new_object"),
+        ("tvm.target.target", "Target"),
+        ("tvm.tir.expr", "IntImm"),
+    }
+)
+
+
+class _TaskUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no task needs")
+        return super().find_class(module, name)
+
+
+def load_pickle(path: Path) -> Any:
+    """The content of a pickle that names only what tasks need.
+
+    Raises:
+        InputError: the pickle names anything else, which is not called, or is damaged.
+    """
+    try:
+        return _TaskUnpickler(io.BytesIO(path.read_bytes())).load()
+    except pickle.UnpicklingError as error:
+        raise InputError(f"{path} is refused: {error}") from error
+    # For a damaged pickle, Python and TVM's deserialiser raise errors of any type.
+    except Exception as error:
+        raise InputError(f"{path} is no readable pickle of tasks ({last_line(error)})") from error
+
+
+def save_pickle(path: Path, content: Any) -> None:
+    """Writes a pickle whole or not at all."""
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(pickle.dumps(content))
+
+
+def read_tasks(path: Path) -> Sequence[Any]:
+    """The ``SearchTask``s of ``all_tasks.pkl``.
+
+    Raises:
+        InputError: the file is refused or damaged, or holds no list of tasks.
+    """
+    tasks = load_pickle(path)
+    if not isinstance(tasks, list | tuple) or not all(hasattr(task, "workload_key") for task in tasks):
+        raise InputError(f"{path}: expected a list of SearchTasks")
+    return tasks
+
+
+def read_weighted_tasks(path: Path) -> list[tuple[Any, int]]:
+    """A network's ``SearchTask``s, each with how many times it occurs.
+
+    Raises:
+        InputError: the file is refused or damaged, or holds no pair of tasks and weights.
+    """
+    content = load_pickle(path)
+    try:
+        tasks, weights = content
+        found = [(task, int(weight)) for task, weight in zip(tasks, weights, strict=True)]
+        _ = [task.workload_key for task in tasks]
+    except (TypeError, ValueError, AttributeError):
+        raise InputError(f"{path}: expected a pair of tasks and weights: SearchTasks, and a number for each") from None
+    return found

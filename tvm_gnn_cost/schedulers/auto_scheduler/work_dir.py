@@ -1,0 +1,57 @@
+"""Reads and writes the measure records in a work directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm import auto_scheduler
+from tvm.auto_scheduler.measure import MeasureInput
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import drop_broken_last_line
+from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of
+from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
+
+#: The files of measure records in a work directory: of the search, and of the programs before any schedule.
+RECORDS = "records.json"
+UNTUNED = "untuned.json"
+
+
+def read_records(path: Path) -> list[tuple[Any, Any]]:
+    """Measure input and result of each record; none if there is no file.
+
+    Raises:
+        InputError: a line is no record.
+    """
+    drop_broken_last_line(path)
+    # TVM's reader raises errors of any type.
+    try:
+        return list(auto_scheduler.RecordReader(str(path))) if path.exists() else []
+    except Exception as error:
+        raise InputError(f"{path} is damaged, choose another folder ({last_line(error)})") from error
+
+
+def latencies(tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
+    """Mean latency in seconds of every program of each task, in the order of the records; infinite if it failed."""
+    by_key: dict[str, list[float]] = {task.key: [] for task in tasks}
+    for measured, result in read_records(work_dir / RECORDS):
+        by_key.get(str(measured.task.workload_key), []).append(outcome_of(result).latency)
+    return [by_key[task.key] for task in tasks]
+
+
+def save_untuned(tasks: Sequence[Task], states: Sequence[Any], outcomes: Sequence[Outcome], work_dir: Path) -> None:
+    """Records the programs before any schedule, so that compiling can choose them over slower schedules."""
+    path = work_dir / UNTUNED
+    path.unlink(missing_ok=True)
+    inputs = [MeasureInput(task.workload, state) for task, state in zip(tasks, states, strict=True)]
+    auto_scheduler.save_records(str(path), inputs, [outcome.result for outcome in outcomes])
+
+
+def schedules(tuned: Sequence[Task], work_dir: Path) -> list[tuple[Any, Any]]:
+    """The records to compile with: those of all programs before any schedule, and the search's of the tuned tasks."""
+    keys = {task.key for task in tuned}
+    found = read_records(work_dir / RECORDS)
+    return read_records(work_dir / UNTUNED) + [pair for pair in found if str(pair[0].task.workload_key) in keys]

@@ -1,0 +1,57 @@
+"""MetaSchedule's XGBoost cost model, trained offline."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import xgboost
+from tvm.s_tir.meta_schedule.cost_model import XGBModel
+from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
+
+from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
+
+
+class MetaScheduleTrees(BoostedTrees):
+    """MetaSchedule's ``XGBModel`` with its labels, objective and settings.
+
+    Args:
+        seed: Seed of XGBoost.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.model = XGBModel(config=XGBConfig(seed=seed), verbose_eval=0)
+
+    def train(self, features: Matrices, throughput: npt.NDArray[np.float32], _task: npt.NDArray[np.int32]) -> None:
+        """Trains as TVM does, which ranks the programs of all tasks together."""
+        with _quiet():
+            self.model._train(list(features), throughput)
+
+    def predict_throughput(self, features: Matrices) -> npt.NDArray[np.float64]:
+        """float64[P]: relative throughput as TVM predicts it."""
+        predicted: npt.NDArray[np.float64] = self.model._predict(list(features))
+        return predicted
+
+    @property
+    def booster(self) -> xgboost.Booster:
+        """XGBoost's own model."""
+        return self.model.booster
+
+    @booster.setter
+    def booster(self, booster: xgboost.Booster) -> None:
+        self.model.booster = booster
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps TVM from logging a line every 25 rounds of XGBoost."""
+    logger = logging.getLogger("tvm.s_tir.meta_schedule.cost_model.xgb_model")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

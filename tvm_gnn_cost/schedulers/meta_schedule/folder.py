@@ -1,0 +1,110 @@
+"""Extracts a MetaSchedule database: replays its records and extracts graphs and features."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+
+from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_programs
+from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.program_graph import Detail
+from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
+from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
+from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS, DatabaseRecord, read_database
+from tvm_gnn_cost.schedulers.scheduler import Chunk
+
+
+class DatabaseFolder:
+    """A :class:`~tvm_gnn_cost.schedulers.scheduler.MeasuredFolder`.
+
+    Args:
+        folder: A folder that :func:`read_database` can read.
+        threads: Threads of the graph extraction; one a core if None.
+
+    Raises:
+        FileNotFoundError: the folder holds no MetaSchedule database.
+    """
+
+    programs_at_once = 512
+
+    def __init__(self, folder: Path, threads: int | None) -> None:
+        self.database = read_database(folder)
+        self.threads = threads or 0
+
+    @property
+    def total(self) -> int:
+        """Number of readable records."""
+        return len(self.database.records)
+
+    @property
+    def networks(self) -> set[str]:
+        """Names of the networks whose tasks have records."""
+        return {network for record in self.database.records for network in self.task_info(record).weights}
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """The unreadable lines."""
+        return self.database.problems
+
+    def records(self) -> Iterator[tuple[str, DatabaseRecord]]:
+        """Each record with its key, the hash of its contents."""
+        for record in self.database.records:
+            workload = self.database.workload(record).hash
+            parts = (workload, record.target, record.trace, repr(record.run_secs), record.failure)
+            yield hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest(), record
+
+    def task_info(self, record: DatabaseRecord) -> TaskInfo:
+        """The task of a record."""
+        return self.database.task(record)
+
+    def extract(
+        self, chunks: Iterable[Sequence[tuple[str, DatabaseRecord]]], detail: Detail, with_features: bool
+    ) -> Iterator[Chunk]:
+        """Replays and extracts each chunk in this process; the graph extraction uses threads."""
+        import_tensor_intrin()
+        for chunk in chunks:
+            yield self._extract(chunk, detail, with_features)
+
+    def _extract(self, chunk: Sequence[tuple[str, DatabaseRecord]], detail: Detail, with_features: bool) -> Chunk:
+        kept: list[tuple[str, DatabaseRecord, Any]] = []
+        problems: list[Problem] = []
+        for key, record in chunk:
+            try:
+                kept.append((key, record, self.database.replay(record)))
+            except InputError as error:
+                problems.append(Problem(self.database.folder / RECORDS, record.line, str(error)))
+        if not kept:
+            return Chunk(None, problems=problems)
+        records = [record for _, record, _ in kept]
+        candidates = [candidate for _, _, candidate in kept]
+        graphs = extract_graphs(
+            [candidate.sch.mod for candidate in candidates], detail=detail, threads=self.threads, on_error="skip"
+        )
+        measurements = [
+            Measurement(self.task_info(record), record.run_secs, record.failure, record.phase) for record in records
+        ]
+        features = self._features(records, candidates) if with_features else None
+        programs = measured_programs(graphs, measurements, features)
+        return Chunk(programs, [key for key, _, _ in kept], [record.run_secs for record in records], problems)
+
+    def _features(self, records: Sequence[DatabaseRecord], candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+        """TVM's features of candidates, extracted one task and target at a time."""
+        members: dict[tuple[int, str], list[int]] = {}
+        for i, record in enumerate(records):
+            members.setdefault((record.workload, record.target), []).append(i)
+        out: dict[int, npt.NDArray[np.float32]] = {}
+        for (_, target), rows in members.items():
+            workload = self.database.workload(records[rows[0]]).mod
+            target_of_task = tvm.target.Target(json.loads(target))
+            found = per_store_features(workload, target_of_task, [candidates[i] for i in rows])
+            out.update(zip(rows, found, strict=True))
+        return [out[i] for i in range(len(records))]

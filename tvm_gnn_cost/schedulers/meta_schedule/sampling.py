@@ -1,0 +1,103 @@
+"""Samples a task's design space: at random, or near the fastest measured programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.schedulers.scheduler import Task
+
+
+def workload_of(task: Task) -> tvm.IRModule:
+    """The unscheduled module of a task."""
+    return task.workload.dispatched[0]
+
+
+def tune_context(
+    task: Task, target: tvm.target.Target, strategy: Any, seed: int, threads: int | str = "physical"
+) -> ms.TuneContext:
+    """A ``TuneContext`` of TVM's default design space.
+
+    Args:
+        task: The task.
+        target: The target of this machine.
+        strategy: The search strategy or its name.
+        seed: Seed of the samples; the random numbers also differ from task to task.
+        threads: Number of threads. With several, the samples depend on which one comes first.
+    """
+    return ms.TuneContext(
+        workload_of(task),
+        target=target,
+        space_generator="post-order-apply",
+        search_strategy=strategy,
+        task_name=task.name,
+        rand_state=1 + (int(task.key, 16) + seed) % (2**30),
+        num_threads=threads,
+    )
+
+
+def untuned(task: Task) -> ms.MeasureCandidate:
+    """The task's program before any schedule."""
+    mod = workload_of(task)
+    return ms.MeasureCandidate(tvm.s_tir.Schedule(mod), ms.arg_info.ArgInfo.from_entry_func(mod, False))
+
+
+def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) -> list[ms.MeasureCandidate]:
+    """Up to ``count`` different random candidates of the task's design space; fewer if the space is small."""
+    context = tune_context(task, target, "replay-trace", seed, threads=1)
+    context.pre_tuning(8 * count, 2 * count)
+    distinct: dict[str, Any] = {}
+    for _ in range(4):
+        for candidate in context.generate_measure_candidates() or []:
+            distinct.setdefault(ms.utils.shash2hex(candidate.sch.mod), candidate)
+        if len(distinct) >= count:
+            break
+    context.post_tuning()
+    return list(distinct.values())[:count]
+
+
+class Guide:
+    """Mutates the fastest measured programs of a task and keeps the mutations that XGBoost ranks first.
+
+    Args:
+        database: The measured programs.
+        target: The target of the programs.
+        tasks: The tasks to sample. One XGBoost model learns from all of them, because training it takes seconds however
+            few the programs.
+    """
+
+    def __init__(self, database: ms.Database, target: tvm.target.Target, tasks: Sequence[Task]) -> None:
+        self.database, self.target = database, target
+        self.model = ms.cost_model.XGBModel(num_warmup_samples=1, early_stopping_rounds=20)
+        self.records: dict[str, list[Any]] = {}
+        wanted = {task.key for task in tasks}
+        for record in database.get_all_tuning_records():
+            key = ms.utils.shash2hex(record.workload.mod)
+            if key in wanted:
+                self.records.setdefault(key, []).append(record)
+        known = [task for task in tasks if task.key in self.records]
+        for task in known:
+            # update() only trains if the data has grown by a fifth of this: here after the last task.
+            self.model.last_train_size = 0 if task is known[-1] else 2**40
+            self._learn(task)
+
+    def _learn(self, task: Task) -> None:
+        records = self.records[task.key]
+        context = tune_context(task, self.target, "replay-trace", 0)
+        candidates = [record.as_measure_candidate() for record in records]
+        results = [ms.runner.RunnerResult(record.run_secs, None) for record in records]
+        self.model.update(context, candidates, results)
+
+    def sample(self, task: Task, count: int) -> list[ms.MeasureCandidate]:
+        """Up to ``count`` new candidates near the fastest measured programs of the task."""
+        strategy = ms.search_strategy.EvolutionarySearch(
+            population_size=4 * count, init_measured_ratio=0.4, init_min_unmeasured=1, genetic_num_iters=2
+        )
+        context = tune_context(task, self.target, strategy, len(self.records.get(task.key, [])))
+        context.pre_tuning(count, count, database=self.database, cost_model=self.model)
+        found = list(context.generate_measure_candidates() or [])
+        context.post_tuning()
+        return found

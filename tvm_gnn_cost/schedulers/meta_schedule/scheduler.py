@@ -1,0 +1,158 @@
+"""Implements the protocol of ``schedulers/scheduler.py`` for MetaSchedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.networks.catalogue import TRAINING
+from tvm_gnn_cost.networks.operators import KINDS
+from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
+from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
+from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
+from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork
+from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
+from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
+from tvm_gnn_cost.schedulers.meta_schedule.folder import DatabaseFolder
+from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
+from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, load_network
+from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS
+from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, untuned, workload_of
+from tvm_gnn_cost.schedulers.meta_schedule.search import search
+from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import fastest, latency, open_database, records_by_task
+from tvm_gnn_cost.schedulers.scheduler import (
+    CollectPlan,
+    MeasureSettings,
+    Network,
+    Outcome,
+    Scheduler,
+    SearchListener,
+    SearchSettings,
+    Task,
+)
+from tvm_gnn_cost.schedulers.workloads import expand_groups
+from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
+
+
+class MetaSchedule:
+    """A :class:`~tvm_gnn_cost.schedulers.scheduler.Scheduler`, whose docstrings describe the methods."""
+
+    name = "meta-schedule"
+    checkpoint = DEFAULT
+    packages: tuple[str, ...] = ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost")
+    records_file = RECORDS
+
+    @cached_property
+    def build_pool(self) -> BuildPool:
+        """The worker processes that build all programs; started when the first one is built."""
+        return BuildPool()
+
+    def versions(self) -> dict[str, str]:
+        return {}
+
+    def expand(self, names: Iterable[str]) -> tuple[str, ...]:
+        return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name])
+
+    def target(self, hardware: str = "") -> tvm.target.Target:
+        return local_target()
+
+    def network(self, name: str) -> Network:
+        return load_network(name)
+
+    def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
+        import_tensor_intrin()
+        return extract_tasks(network.mod, target)
+
+    def tasks_of_workload(self, name: str, target: tvm.target.Target) -> list[Task]:
+        return self.tasks(load_network(name), target)
+
+    def untuned(self, task: Task) -> ms.MeasureCandidate:
+        return untuned(task)
+
+    def sample(self, task: Task, target: tvm.target.Target, count: int, seed: int) -> list[Any]:
+        return sample_random(task, target, count, seed)
+
+    def measure(
+        self, groups: Sequence[tuple[Task, Sequence[Any]]], target: tvm.target.Target, settings: MeasureSettings
+    ) -> Iterator[tuple[Task, list[Outcome]]]:
+        candidates = [candidate for _, some in groups for candidate in some]
+        built = iter(self.build_pool.build([(candidate.sch.mod, target) for candidate in candidates]))
+        runner = exclusive_runner(settings)
+        for task, some in groups:
+            yield task, runner.run_built(some, [next(built) for _ in some])
+
+    def graphs(self, task: Task, candidates: Sequence[Any], detail: Detail = "statements") -> ProgramGraphs:
+        return extract_graphs([candidate.sch.mod for candidate in candidates], detail=detail, on_error="skip")
+
+    def features(
+        self, task: Task, target: tvm.target.Target, candidates: Sequence[Any]
+    ) -> list[npt.NDArray[np.float32]]:
+        return per_store_features(workload_of(task), target, candidates)
+
+    def boosted_trees(self, seed: int = 0) -> MetaScheduleTrees:
+        return MetaScheduleTrees(seed)
+
+    def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> DatabaseCollection:
+        return DatabaseCollection(folder, plan, self.target(hardware))
+
+    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> DatabaseFolder:
+        if hardware is not None:
+            raise InputError(f"--hardware is for a folder in TenSet's layout, and {folder} is none; leave it out")
+        return DatabaseFolder(folder, jobs)
+
+    def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
+        if name == "random":
+            return ms.cost_model.RandomModel(seed=seed)
+        if name == "xgb":
+            return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
+        return GNNCostModel(checkpoint_named(name))
+
+    def batch_size(self, tasks: int, trials: int, batch: int) -> int:
+        return batch
+
+    def measure_untuned(self, tasks: Sequence[Task], target: tvm.target.Target, work_dir: Path) -> list[Outcome]:
+        # A program before any schedule can be a hundred times slower than a tuned one.
+        groups = [(task, [untuned(task)]) for task in tasks]
+        return [outcomes[0] for _, outcomes in self.measure(groups, target, MeasureSettings(timeout_s=60.0))]
+
+    def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
+        found = records_by_task(tasks, open_database(work_dir))
+        return [[latency(record) for record in records] for records in found]
+
+    def search(
+        self,
+        tasks: Sequence[Task],
+        model: Any,
+        work_dir: Path,
+        settings: SearchSettings,
+        on: SearchListener,
+    ) -> None:
+        search(tasks, model, PooledBuilder(self.build_pool), work_dir, settings, on)
+
+    def compile(
+        self, network: Network, target: tvm.target.Target, work_dir: Path | None = None, tuned: Sequence[Task] = ()
+    ) -> CompiledNetwork:
+        schedules = None if work_dir is None else fastest(tuned, open_database(work_dir))
+        # TVM's passes and code generators raise errors of any type.
+        try:
+            return CompiledNetwork(network, target, schedules)
+        except Exception as error:
+            raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
+
+
+#: mypy checks here that the protocol is implemented.
+SCHEDULER: Scheduler = MetaSchedule()

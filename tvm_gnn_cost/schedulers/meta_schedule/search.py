@@ -1,0 +1,148 @@
+"""Searches schedules with MetaSchedule and reports each measured batch and the time spent in each phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.progress import Stage
+from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
+from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latency, mean_latency, open_database, records_by_task
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
+
+# An error that passes through TVM's C++ code, as that of an interruption does, would come out as a RuntimeError.
+tvm_ffi.register_error(WorkError)
+
+#: Phase -> the timers of MetaSchedule's profiler that it consists of, without the timers nested in these.
+_TIMERS = {
+    "initial population": ("InitializeTask", "EvoSearch/SampleInitPopulation", "EvoSearch/PickBestFromDatabase"),
+    "mutation": ("EvoSearch/Evolve/Mutation",),
+    "prediction": ("EvoSearch/Evolve/PredictNormalizedScore",),
+    "model update": ("MeasureCallback/UpdateCostModel",),
+    "building": ("SendToBuilder",),
+    "running": ("SendToRunner", "JoinRunnerFutures"),
+}
+
+
+def search(
+    tasks: Sequence[Task],
+    model: Any,
+    builder: ms.builder.PyBuilder,
+    work_dir: Path,
+    settings: SearchSettings,
+    on: SearchListener,
+) -> None:
+    """Searches schedules of all tasks; each measured batch is in the work directory's database at once.
+
+    Args:
+        tasks: The tasks, extracted for the target of this machine.
+        model: A cost model of MetaSchedule.
+        builder: Builds the programs.
+        work_dir: The folder of the database and of MetaSchedule's logs.
+        settings: How the search runs.
+        on: Follows the search.
+
+    Raises:
+        InputError: the database is damaged.
+        WorkError: the search was interrupted.
+    """
+    database = open_database(work_dir)
+    # A resumed search must not draw the same random programs again.
+    seed = settings.seed + settings.measured
+    quiet_console()
+    strategy = ms.search_strategy.EvolutionarySearch(population_size=settings.population)
+    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
+        [task.workload for task in tasks], str(work_dir), strategy=strategy, seed=seed + 1
+    )
+    with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
+        follower = _Follower(on, profiler)
+        try:
+            if settings.measured:
+                on.progress(Stage(f"learning from the {settings.measured} programs measured before"))
+                _learn(model, contexts, records_by_task(tasks, database))
+            on.progress(Stage("searching"))
+            ms.tune.tune_tasks(
+                tasks=contexts,
+                task_weights=weights,
+                work_dir=str(work_dir),
+                max_trials_global=settings.trials,
+                num_trials_per_iter=settings.batch,
+                builder=builder,
+                runner=exclusive_runner(MeasureSettings()),
+                database=database,
+                cost_model=model,
+                measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
+                task_scheduler=EagerGradient(),
+            )
+        finally:
+            follower.account()
+
+
+def _learn(model: Any, contexts: Sequence[Any], by_task: Sequence[Sequence[Any]]) -> None:
+    """Updates the cost model with the records of an earlier run, task by task."""
+    for context, records in zip(contexts, by_task, strict=True):
+        valid = [record for record in records if latency(record) < float("inf")]
+        if records:
+            with ms.Profiler.timeit("MeasureCallback/UpdateCostModel"):
+                model.update(
+                    context,
+                    [record.as_measure_candidate() for record in valid],
+                    [ms.runner.RunnerResult(record.run_secs, None) for record in valid],
+                )
+
+
+@derived_object
+class _Guard(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+    """Comes first among the callbacks, so that a batch cut short by Ctrl-C is not recorded as failed programs."""
+
+    def __init__(self, on: SearchListener) -> None:
+        super().__init__()
+        self.on = on
+
+    def apply(
+        self, _scheduler: Any, _task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], _ran: Sequence[Any]
+    ) -> None:
+        """Ends an interrupted search; MetaSchedule calls this after each batch."""
+        if self.on.interrupted():
+            raise WorkError("interrupted")
+
+
+@derived_object
+class _Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+    """Comes last among the callbacks and reports a batch that is recorded."""
+
+    def __init__(self, on: SearchListener, profiler: ms.Profiler) -> None:
+        super().__init__()
+        self.on, self.profiler = on, profiler
+        self.start = time.perf_counter()
+
+    def apply(
+        self, _scheduler: Any, task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], ran: Sequence[Any]
+    ) -> None:
+        """Reports a batch; MetaSchedule calls this after each one."""
+        self.account()
+        has_failed = [one.run_secs is None or one.error_msg is not None for one in ran]
+        latencies = [
+            float("inf") if failed else mean_latency(one.run_secs) for one, failed in zip(ran, has_failed, strict=True)
+        ]
+        self.on.measured(int(task_id), latencies)
+
+    def account(self) -> None:
+        """Reports the seconds of each phase so far."""
+        elapsed = time.perf_counter() - self.start
+        spent = phase_seconds({str(name): float(value) for name, value in self.profiler.get().items()})
+        self.on.spent({**spent, "other": max(0.0, elapsed - sum(spent.values()))})
+
+
+def phase_seconds(timers: Mapping[str, float]) -> dict[str, float]:
+    """Seconds spent in each phase, from the seconds of MetaSchedule's timers."""
+    return {phase: sum(timers.get(name, 0.0) for name in names) for phase, names in _TIMERS.items()}

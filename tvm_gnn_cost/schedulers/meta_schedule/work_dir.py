@@ -1,0 +1,64 @@
+"""Reads the tuning records in a work directory's MetaSchedule database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import drop_broken_last_line
+from tvm_gnn_cost.schedulers.meta_schedule.records import FAILED_RUN_SECS, RECORDS, WORKLOADS, read_database
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
+from tvm_gnn_cost.schedulers.scheduler import Task
+
+
+def open_database(work_dir: Path) -> ms.Database:
+    """Opens the database in a folder, or a new one.
+
+    Raises:
+        InputError: a line of the database is damaged.
+    """
+    for name in (WORKLOADS, RECORDS):
+        drop_broken_last_line(work_dir / name)
+    # TVM crashes on some damaged lines.
+    problems = read_database(work_dir).problems if (work_dir / RECORDS).exists() else ()
+    if problems:
+        raise InputError(f"{problems[0]}; the database is damaged, choose another folder")
+    return ms.database.JSONDatabase(work_dir=str(work_dir))
+
+
+def mean_latency(run_secs: Sequence[Any]) -> float:
+    """Mean of the repeats of a measurement in seconds."""
+    return sum(map(float, run_secs)) / len(run_secs)
+
+
+def latency(record: Any) -> float:
+    """Mean of a record's repeats in seconds; infinite if the program failed."""
+    seconds = mean_latency(record.run_secs)
+    return seconds if seconds < FAILED_RUN_SECS else float("inf")
+
+
+def records_by_task(tasks: Sequence[Task], database: ms.Database) -> list[list[Any]]:
+    """The database's records of each task, the fastest first."""
+    places = {task.key: i for i, task in enumerate(tasks)}
+    by_task: list[list[Any]] = [[] for _ in tasks]
+    for record in database.get_all_tuning_records():
+        place = places.get(ms.utils.shash2hex(record.workload.mod))
+        if place is not None and record.run_secs:
+            by_task[place].append(record)
+    return by_task
+
+
+def fastest(tasks: Sequence[Task], database: ms.Database) -> ms.Database:
+    """A database in memory with the fastest record of each of these tasks and nothing else."""
+    best = ms.database.MemoryDatabase()
+    for task, records in zip(tasks, records_by_task(tasks, database), strict=True):
+        record = min(records, key=latency)
+        workload = best.commit_workload(workload_of(task))
+        best.commit_tuning_record(
+            ms.database.TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
+        )
+    return best

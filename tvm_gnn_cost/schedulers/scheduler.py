@@ -1,0 +1,403 @@
+"""What each of TVM's auto-schedulers offers to the rest of the package; imports no TVM.
+
+``meta_schedule/`` and ``auto_scheduler/`` implement :class:`Scheduler`, with the same file names. TVM's own objects (a
+target, a workload, a candidate, a cost model) are ``Any`` here: a caller only passes them back to the scheduler.
+
+``tests/schedulers/test_scheduler.py`` tests both implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:  # worker processes import this module, and should start quickly
+    import numpy as np
+    import numpy.typing as npt
+
+    from tvm_gnn_cost.datasets.failure import Failure
+    from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
+    from tvm_gnn_cost.datasets.records import Problem
+    from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+    from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+    from tvm_gnn_cost.progress import Progress
+
+#: How a program of a collection was sampled: at random, or near the fastest programs measured before.
+Phase = Literal["random", "guided"]
+SAMPLING_PHASES: tuple[Phase, ...] = ("random", "guided")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network ready to tune.
+
+    Attributes:
+        name: Its name in the scheduler's catalogue.
+        mod: The Relax or Relay module.
+        params: The weights that ``mod`` takes as parameters, by name.
+        example: float32, an input.
+        expected: float32, PyTorch's output for ``example``; None where the network has no PyTorch definition.
+    """
+
+    name: str
+    mod: Any
+    params: Mapping[str, Any]
+    example: npt.NDArray[np.float32]
+    expected: npt.NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A tuning task: a subgraph of a network, or a single operator.
+
+    Attributes:
+        key: Identifies the task in the scheduler's records.
+        name: A readable name, which several tasks may share.
+        weight: How many times the task occurs in its network.
+        workload: TVM's own object: MetaSchedule's ``ExtractedTask`` or ``auto_scheduler``'s ``SearchTask``.
+    """
+
+    key: str
+    name: str
+    weight: int
+    workload: Any = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class MeasureSettings:
+    """How a program is measured.
+
+    Attributes:
+        repeats: Number of repeats; each gives one latency.
+        min_repeat_ms: The shortest duration of a repeat in milliseconds; a fast program runs many times in one.
+        timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
+    """
+
+    repeats: int = 3
+    min_repeat_ms: int = 30
+    timeout_s: float = 20.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of building and running one program.
+
+    Attributes:
+        seconds: Latency of each repeat; empty if the program failed.
+        failure: Why the program has no latency; None if it has one.
+        message: TVM's error message; empty if there was none.
+        result: TVM's own result object, for its record; None where the record does not need it.
+    """
+
+    seconds: tuple[float, ...]
+    failure: Failure | None = None
+    message: str = ""
+    result: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def latency(self) -> float:
+        """Mean of the repeats in seconds; infinite if the program failed."""
+        return sum(self.seconds) / len(self.seconds) if self.seconds else float("inf")
+
+
+@dataclass(frozen=True)
+class CollectPlan:
+    """What to collect.
+
+    Attributes:
+        workloads: Names of networks and operators.
+        random: Number of random samples of each task's design space.
+        guided: Number of samples near the fastest programs of each task measured so far.
+        seed: Seed of the samples.
+        repeats: See :class:`MeasureSettings`.
+        min_repeat_ms: See :class:`MeasureSettings`.
+        tasks_at_once: Tasks whose programs are built together, so that no core idles at the end of each task.
+    """
+
+    workloads: tuple[str, ...]
+    random: int = 12
+    guided: int = 8
+    seed: int = 0
+    repeats: int = 3
+    min_repeat_ms: int = 30
+    tasks_at_once: int = 8
+
+
+class Collection(Protocol):
+    """A folder of measured programs that is being extended; opening it writes nothing."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """The records in the folder that cannot be used."""
+
+    def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
+        """Writes the tasks of each workload, given by name, and the card; reads the records that are in the folder.
+
+        Raises:
+            InputError: a file of the folder is damaged.
+        """
+
+    def missing(self, task: Task, phase: Phase) -> int:
+        """How many programs of a task the plan still lacks."""
+
+    def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
+        """Up to the wanted number of new candidates of each task; fewer where the design space is small.
+
+        A task of which none are wanted may still guide the others.
+        """
+
+    def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
+        """Records measured candidates of a task, each with its outcome."""
+
+    def count(self) -> tuple[int, int]:
+        """Number of programs in the folder, and of those among them that failed."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The programs of some records, as graphs.
+
+    Attributes:
+        programs: The programs of the records that could be replayed; None if none could.
+        keys: The key of each program's record.
+        run_secs: Latencies of each program in seconds, one a repeat.
+        problems: The records that could not be replayed, and why.
+    """
+
+    programs: MeasuredPrograms | None
+    keys: Sequence[str] = ()
+    run_secs: Sequence[tuple[float, ...]] = ()
+    problems: Sequence[Problem] = ()
+
+
+class MeasuredFolder(Protocol):
+    """A folder of measure records.
+
+    Attributes:
+        programs_at_once: Number of records to extract at a time by default.
+    """
+
+    programs_at_once: int
+
+    @property
+    def total(self) -> int:
+        """Number of records, those included that turn out to be unreadable."""
+
+    @property
+    def networks(self) -> set[str]:
+        """Names of the networks that the folder's tasks occur in."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Lines that are known to be unreadable before any record is extracted."""
+
+    def records(self) -> Iterator[tuple[str, Any]]:
+        """Each record with its key, by which the same record is recognised in any folder."""
+
+    def task_info(self, record: Any) -> TaskInfo | None:
+        """The task of a record; None if the folder does not describe it."""
+
+    def extract(
+        self, chunks: Iterable[Sequence[tuple[str, Any]]], detail: Detail, with_features: bool
+    ) -> Iterator[Chunk]:
+        """Replays the records of each chunk and extracts graphs and, on request, TVM's per-store features.
+
+        Args:
+            chunks: Records with their keys, as :meth:`records` gives them.
+            detail: ``tree`` or ``statements``.
+            with_features: Whether to extract per-store features too.
+        """
+
+
+class SearchListener(Protocol):
+    """Follows a search; the scheduler calls it after every batch."""
+
+    @property
+    def progress(self) -> Progress:
+        """Receives the search's stages and steps."""
+
+    def interrupted(self) -> bool:
+        """Whether the user pressed Ctrl-C, so that the search must end."""
+
+    def measured(self, task: int, latencies: Sequence[float]) -> None:
+        """Takes a measured batch: the task's position and each program's seconds, infinite if it failed."""
+
+    def spent(self, seconds: Mapping[str, float]) -> None:
+        """Takes the seconds that this search has spent so far in each phase (``tuning.result.PHASES``)."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How a search runs.
+
+    Attributes:
+        trials: Number of programs to measure, over all tasks.
+        measured: Number of programs that an earlier run measured.
+        batch: Number of programs measured at a time.
+        population: Population size of the evolutionary search.
+        seed: Seed of the search; a resumed search adds ``measured``, so as not to draw the same programs again.
+    """
+
+    trials: int
+    measured: int
+    batch: int
+    population: int
+    seed: int
+
+
+class Compiled(Protocol):
+    """A compiled network."""
+
+    def run(self, example: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The network's output."""
+
+    def latency(self) -> float:
+        """Mean latency in seconds, over as many runs as fit into 50 ms."""
+
+
+class Scheduler(Protocol):
+    """One of TVM's auto-schedulers.
+
+    Attributes:
+        name: ``meta-schedule`` or ``auto-scheduler``, as in stores, results and options.
+        checkpoint: The model that ships with the package for it.
+        packages: The Python packages whose versions a result names.
+        records_file: Name of the file of measure records in a work directory.
+    """
+
+    name: str
+    checkpoint: Path
+    packages: tuple[str, ...]
+    records_file: str
+
+    def versions(self) -> dict[str, str]:
+        """Versions that a result names beside those of ``packages``."""
+
+    def expand(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of workloads, the groups ``training`` and ``held-out`` replaced by their members."""
+
+    def target(self, hardware: str = "") -> Any:
+        """The target of this machine; ``auto_scheduler``'s carries the name ``hardware``."""
+
+    def network(self, name: str) -> Network:
+        """A network to tune, with weights from a fixed seed.
+
+        Raises:
+            InputError: there is no such network.
+            WorkError: TVM cannot import it.
+        """
+
+    def tasks(self, network: Network, target: Any) -> list[Task]:
+        """The distinct tasks of a network.
+
+        Raises:
+            InputError: the network has no task.
+        """
+
+    def tasks_of_workload(self, name: str, target: Any) -> list[Task]:
+        """The tasks of a network, or the one of a single operator ``kind/number``.
+
+        Raises:
+            InputError: there is no such workload.
+        """
+
+    def untuned(self, task: Task) -> Any:
+        """The candidate that is the task's program before any schedule."""
+
+    def sample(self, task: Task, target: Any, count: int, seed: int) -> list[Any]:
+        """Up to ``count`` different random candidates of a task's design space."""
+
+    def measure(
+        self, groups: Sequence[tuple[Task, Sequence[Any]]], target: Any, settings: MeasureSettings
+    ) -> Iterator[tuple[Task, list[Outcome]]]:
+        """Builds all candidates on all cores, then runs them one at a time and yields the outcomes task by task."""
+
+    def graphs(self, task: Task, candidates: Sequence[Any], detail: Detail = "statements") -> ProgramGraphs:
+        """One graph a candidate; an empty one if the candidate cannot be read, and why in ``errors``."""
+
+    def features(self, task: Task, target: Any, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+        """TVM's per-store features, float32[stores, 164] for each candidate; float32[0, 164] if TVM cannot lower it."""
+
+    def boosted_trees(self, seed: int = 0) -> BoostedTrees:
+        """An untrained XGBoost cost model of TVM, for training offline."""
+
+    def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> Collection:
+        """Opens a folder of measured programs to extend it.
+
+        Raises:
+            InputError: it was measured on another machine, its card is damaged, or ``hardware`` is no folder's name.
+        """
+
+    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> MeasuredFolder:
+        """Opens a folder of measure records to extract them.
+
+        Args:
+            folder: A MetaSchedule database, or a folder in TenSet's layout.
+            hardware: In TenSet's layout, the machine's folder; only needed if there are several.
+            jobs: Threads or processes of the extraction; one a core if None.
+
+        Raises:
+            InputError: a file that the folder needs is damaged, or ``hardware`` is wrong.
+            FileNotFoundError: the folder holds no measure records.
+        """
+
+    def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
+        """A cost model for this scheduler's search.
+
+        Args:
+            name: ``gnn``, ``xgb``, ``random``, or the path of a checkpoint.
+            seed: Seed of ``random``.
+            tasks: Number of tasks that the search has.
+            batch: Number of programs that it measures at a time.
+
+        Raises:
+            InputError: there is no such model or file.
+        """
+
+    def batch_size(self, tasks: int, trials: int, batch: int) -> int:
+        """Number of programs to measure at a time, ``batch`` or fewer, so that every task gets its turn.
+
+        Raises:
+            InputError: there are fewer trials than the search needs.
+        """
+
+    def measure_untuned(self, tasks: Sequence[Task], target: Any, work_dir: Path) -> list[Outcome]:
+        """Measures each task's program before any schedule, and records it if :meth:`compile` needs the record."""
+
+    def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
+        """Seconds of every program of each task that the work directory has a record of; infinite if it failed.
+
+        Raises:
+            InputError: the records are damaged.
+        """
+
+    def search(
+        self,
+        tasks: Sequence[Task],
+        model: Any,
+        work_dir: Path,
+        settings: SearchSettings,
+        on: SearchListener,
+    ) -> None:
+        """Searches schedules of all tasks and records every measured program in the work directory.
+
+        Raises:
+            WorkError: the listener said that the search is interrupted; every batch measured before is recorded.
+        """
+
+    def compile(
+        self, network: Network, target: Any, work_dir: Path | None = None, tuned: Sequence[Task] = ()
+    ) -> Compiled:
+        """Compiles a network with TVM's default schedules, and the fastest recorded ones for the ``tuned`` tasks.
+
+        Args:
+            network: The network.
+            target: The target of this machine.
+            work_dir: A search's work directory, for the records; default schedules everywhere if None.
+            tuned: The tasks to take from the records; the others keep their default schedules.
+
+        Raises:
+            WorkError: TVM cannot compile the network.
+        """

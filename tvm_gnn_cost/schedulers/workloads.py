@@ -1,0 +1,21 @@
+"""The groups of workloads that have a name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+#: Random operators of each kind that train a model.
+_OPERATORS_A_KIND = 4
+
+
+def expand_groups(
+    names: Iterable[str], training: Iterable[str], kinds: Collection[str], held_out: Iterable[str]
+) -> tuple[str, ...]:
+    """Names of workloads with the groups ``training`` and ``held-out`` replaced by their members.
+
+    >>> expand_groups(["held-out", "dense/0"], [], [], ["resnet-18"])
+    ('resnet-18', 'dense/0')
+    """
+    operators = (f"{kind}/{number}" for number in range(_OPERATORS_A_KIND) for kind in kinds)
+    groups = {"training": (*training, *operators), "held-out": (*held_out,)}
+    return tuple(member for name in names for member in groups.get(name, (name,)))

@@ -1,0 +1,1 @@
+"""Models that score the configurations of an XLA graph, one file each."""

@@ -1,0 +1,150 @@
+"""Ranks measured programs with several cost models and says how well each does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvm_gnn_cost.datasets.held_out import networks_to_test
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.datasets.tenset import is_tenset
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.evaluation.compare import (
+    Evaluation,
+    Model,
+    compare,
+    constant,
+    gnn,
+    node_count,
+    random,
+    trained_xgb,
+)
+from tvm_gnn_cost.graphs.program_graph import Detail
+from tvm_gnn_cost.progress import Progress, ignore
+from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.tuning.extract import extract
+
+#: The throughput that the trivial baselines predict.
+_CONSTANT = 0.5
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model as the command line names it.
+
+    Attributes:
+        predict: The model.
+        detail: Of the graphs that it reads; any will do for a baseline.
+        networks: The networks whose tasks it was trained on, as far as its card says.
+    """
+
+    predict: Model
+    detail: Detail = "statements"
+    networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """How the models did.
+
+    Attributes:
+        networks: The networks whose tasks were ranked.
+        models: Model -> its metrics over all of them and task by task.
+        trained_on: Model -> those of the networks that it was trained on.
+        problems: Records that were left out.
+    """
+
+    networks: tuple[str, ...]
+    models: dict[str, Evaluation]
+    trained_on: dict[str, list[str]]
+    problems: tuple[Problem, ...]
+
+
+def model_by_name(name: str) -> NamedModel:
+    """``random``, ``constant``, ``node-count``, ``xgb:PATH`` or a checkpoint's path.
+
+    Raises:
+        InputError: it is none of these, or the file is missing or damaged.
+        WrongTVM: ``xgb`` needs a TVM, and there is none.
+    """
+    if name == "random":
+        return NamedModel(random(0))
+    if name == "constant":
+        return NamedModel(constant(_CONSTANT))
+    if name == "node-count":
+        return NamedModel(node_count(_CONSTANT))
+    if name.startswith("xgb:"):
+        trees = scheduler_named().boosted_trees()
+        trees.load(Path(name.removeprefix("xgb:")))
+        return NamedModel(trained_xgb(trees))
+    checkpoint = Checkpoint.load(Path(name))
+    return NamedModel(gnn(checkpoint), checkpoint.config.detail, tuple(checkpoint.card.get("networks", ())))
+
+
+def evaluate(
+    source: Path | str,
+    models: Sequence[str],
+    *,
+    networks: Sequence[str] = (),
+    hardware: str | None = None,
+    progress: Progress = ignore,
+) -> Evaluations:
+    """Ranks the measured programs of the given networks with each model.
+
+    Args:
+        source: A graph store, or a folder in TenSet's layout, which is extracted for this once.
+        models: Names of models, see :func:`model_by_name`.
+        networks: The networks whose tasks count; the test networks by default.
+        hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
+        progress: Receives the events of the extraction.
+
+    Raises:
+        InputError: a model or a network is unknown, or nothing can be read or ranked.
+        WrongTVM: the installed TVM cannot replay the records.
+    """
+    named = {name: model_by_name(name) for name in models}
+    details = sorted({model.detail for model in named.values()})
+    with_features = any(name.startswith("xgb:") for name in models)
+    problems: tuple[Problem, ...] = ()
+    if is_tenset(Path(source)):
+        programs, problems = _extracted(Path(source), details, with_features, networks, hardware, progress)
+    elif hardware is not None:
+        raise InputError(f"--hardware is for a folder in TenSet's layout, and {source} is none; leave it out")
+    else:
+        programs = dict.fromkeys(details, GraphStore(Path(source)).load(with_features=with_features))
+    chosen = tuple(networks_to_test(next(iter(programs.values())).networks, networks))
+    found: dict[str, Evaluation] = {}
+    for name, model in named.items():
+        found |= compare({name: model.predict}, programs[model.detail], chosen)
+    trained_on = {name: [one for one in chosen if one in model.networks] for name, model in named.items()}
+    return Evaluations(chosen, found, trained_on, problems)
+
+
+def _extracted(
+    folder: Path,
+    details: Sequence[Detail],
+    with_features: bool,
+    networks: Sequence[str],
+    hardware: str | None,
+    progress: Progress,
+) -> tuple[dict[Detail, MeasuredPrograms], tuple[Problem, ...]]:
+    """The programs of a folder of measure records, in each detail that is read."""
+    # A misspelt network is found out now and not after the extraction.
+    networks_to_test(scheduler_named("auto-scheduler").measured(folder, hardware).networks, networks)
+    programs = {}
+    problems: tuple[Problem, ...] = ()
+    with TemporaryDirectory() as scratch:
+        for detail in details:
+            store = Path(scratch) / detail
+            done = extract(folder, store, detail=detail, features=with_features, hardware=hardware, progress=progress)
+            problems = done.problems
+            if not done.added:
+                listed = "".join(f"\nleft out: {problem}" for problem in problems[:20])
+                raise InputError(f"none of the {len(problems) + done.known} records of {folder} could be read{listed}")
+            programs[detail] = GraphStore(store).load(with_features=with_features)
+    return programs, problems

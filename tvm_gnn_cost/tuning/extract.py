@@ -1,0 +1,99 @@
+"""Turns folders of measure records into graphs in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tvm_gnn_cost.datasets.programs import TaskInfo
+from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.program_graph import Detail
+from tvm_gnn_cost.progress import Advanced, Progress, ignore
+from tvm_gnn_cost.schedulers import scheduler_of
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What an extraction did: programs added, programs that were there already, records left out."""
+
+    added: int
+    known: int
+    problems: tuple[Problem, ...]
+
+
+def extract(
+    folder: Path | str,
+    store: Path | str,
+    *,
+    detail: Detail = "statements",
+    features: bool = True,
+    hardware: str | None = None,
+    programs_at_once: int | None = None,
+    jobs: int | None = None,
+    progress: Progress = ignore,
+) -> Extraction:
+    """Replays the records of a folder and appends their graphs to a store, a shard at a time.
+
+    Records that are in the store already are not replayed again, so an interrupted extraction goes on where it was;
+    networks that were found since reach their tasks. A record that cannot be replayed is left out and reported.
+
+    Args:
+        folder: A MetaSchedule database, or a folder in TenSet's layout.
+        store: The folder of the store.
+        detail: ``tree`` for every node of the syntax trees, ``statements`` without those of index arithmetic, which is
+            what the default model reads.
+        features: Also extract TVM's own per-store features, which its XGBoost model needs; slower by half.
+        hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
+        programs_at_once: Programs of one shard, in memory at a time.
+        jobs: Threads, or processes for TenSet's layout; one a core if None. With 1 there is no process that a damaged
+            record could crash apart from this one.
+        progress: Receives an ``Advanced`` after every shard.
+
+    Raises:
+        FileNotFoundError: the folder holds no measure records.
+        InputError: the store was written by another version or with another detail, or the folder is damaged.
+        WrongTVM: the installed TVM cannot replay the records.
+    """
+    records = scheduler_of(Path(folder)).measured(Path(folder), hardware, jobs)
+    target = GraphStore(Path(store))
+    if target.detail() not in (None, detail):
+        raise InputError(
+            f"{store} holds graphs of detail '{target.detail()}', not '{detail}'; extract into another folder"
+        )
+    size = programs_at_once or records.programs_at_once
+    stored, new = target.keys(), set[str]()
+    stored_tasks: dict[tuple[str, ...], TaskInfo] = {}
+    known = 0
+
+    def new_records() -> Iterator[tuple[str, Any]]:
+        nonlocal known
+        for key, record in records.records():
+            if key in stored and (task := records.task_info(record)) is not None:
+                stored_tasks[task.identity] = task
+            if key in stored or key in new:
+                known += 1
+                continue
+            new.add(key)
+            yield key, record
+
+    def chunks() -> Iterator[list[tuple[str, Any]]]:
+        waiting = new_records()
+        while chunk := list(islice(waiting, size)):
+            yield chunk
+
+    problems = list(records.problems)
+    added = done = 0
+    for chunk in records.extract(chunks(), detail, features):
+        problems.extend(chunk.problems)
+        if chunk.programs is not None:
+            target.append(chunk.programs, run_secs=chunk.run_secs, keys=chunk.keys)
+            added += len(chunk.programs)
+        done += len(chunk.keys) + len(chunk.problems)
+        progress(Advanced(known + done, records.total))
+    target.add_networks(stored_tasks.values())
+    return Extraction(added, known, tuple(problems))

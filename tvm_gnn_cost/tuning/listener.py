@@ -1,0 +1,46 @@
+"""Follows a search: counts measured batches, adds points to the curve and saves the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tvm_gnn_cost.progress import Progress, TrialsMeasured
+from tvm_gnn_cost.tuning.result import CurvePoint, TuneResult
+
+
+class ResultListener:
+    """A :class:`~tvm_gnn_cost.schedulers.scheduler.SearchListener` that keeps a result up to date.
+
+    Args:
+        result: The result so far, of earlier runs too.
+        work_dir: Where it is saved after each batch.
+        progress: Receives the search's events.
+        interrupted: Tells whether Ctrl-C was pressed.
+    """
+
+    def __init__(self, result: TuneResult, work_dir: Path, progress: Progress, interrupted: Callable[[], bool]) -> None:
+        self.result, self.work_dir = result, work_dir
+        self.progress, self.interrupted = progress, interrupted
+        self.start, self.before = time.perf_counter(), result.curve[-1].seconds
+        self.seconds = dict(result.seconds)
+
+    def measured(self, task: int, latencies: Sequence[float]) -> None:
+        """Takes in a batch of programs of one task."""
+        result = self.result
+        result.tasks[task].add(latencies)
+        elapsed = time.perf_counter() - self.start
+        result.curve.append(CurvePoint(result.trials, self.before + elapsed, result.latency))
+        result.save(self.work_dir)
+        self.progress(trials_measured(result, result.tasks[task].name))
+
+    def spent(self, seconds: Mapping[str, float]) -> None:
+        """Adds the seconds of this search to those of earlier ones."""
+        for phase, spent in seconds.items():
+            self.result.seconds[phase] = self.seconds.get(phase, 0.0) + spent
+
+
+def trials_measured(result: TuneResult, task: str) -> TrialsMeasured:
+    """The event that says how far a run is."""
+    return TrialsMeasured(task, result.trials, result.settings.trials, result.latency, result.untuned_latency)

@@ -1,0 +1,103 @@
+"""Trains a cost model on a graph store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_gnn_cost.datasets.held_out import networks_to_test
+from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.progress import Advanced, EpochFinished, Progress, Stage, ignore
+from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.training.fit import preset_settings
+from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
+
+#: The models that can be trained: the presets, and TVM's own.
+MODELS = (*PRESETS, "xgb")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model.
+
+    Attributes:
+        output: Its file.
+        training: What it was trained on and how, as its card says.
+    """
+
+    output: Path
+    training: dict[str, Any]
+
+
+def train(
+    store: Path | str,
+    output: Path | str,
+    *,
+    model: str = "gnn",
+    held_out: Sequence[str] = (),
+    loss: str | None = None,
+    epochs: int | None = None,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    accelerator: str = "cpu",
+    devices: int = 1,
+    start: Path | str | None = None,
+    progress: Progress = ignore,
+) -> Trained:
+    """Trains a model and writes its file; an interrupted training goes on at its last epoch.
+
+    Args:
+        store: A graph store, see :func:`~tvm_gnn_cost.tuning.extract.extract`.
+        output: The checkpoint to write; XGBoost's JSON for ``xgb``.
+        model: ``gnn``, ``tpgnn`` (as published) or ``xgb`` (TVM's own).
+        held_out: Networks whose tasks do not train; the test networks by default.
+        loss: One of ``training.losses.LOSSES``, or several joined by ``+``; the preset's own by default.
+        epochs: At most so many.
+        learning_rate: The peak.
+        seed: Of weights, order and validation tasks.
+        accelerator: Lightning's ``cpu``, ``gpu`` or ``auto``.
+        devices: With several, Lightning's DDP.
+        start: A checkpoint to go on training from.
+        progress: Receives an ``EpochFinished`` after each epoch.
+
+    Raises:
+        InputError: an argument is wrong, or the store is empty or damaged.
+        WorkError: the training diverged.
+        WrongTVM: ``xgb`` needs a TVM, and there is none.
+    """
+    if model not in MODELS:
+        raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")
+    output = Path(output)
+    programs = GraphStore(Path(store)).load(with_features=model == "xgb")
+    parts = split_programs(programs, held_out or networks_to_test(programs.networks), seed)
+    if model == "xgb":
+        progress(Stage("training"))
+        train_xgb(scheduler_named().boosted_trees(seed), programs, parts).save(output)
+        return Trained(output, {"train_programs": len(parts.train) + len(parts.validation)})
+    given: dict[str, Any] = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
+    settings = replace(
+        preset_settings(model, len(np.unique(programs.task[parts.train]))),
+        seed=seed,
+        accelerator=accelerator,
+        devices=devices,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    progress(Advanced(0, settings.epochs))
+    checkpoint = train_gnn(
+        programs,
+        parts,
+        PRESETS[model],
+        settings,
+        output.with_name(f"{output.name}.unfinished"),
+        Checkpoint.load(Path(start)) if start else None,
+        lambda epoch, metrics: progress(EpochFinished(epoch, metrics)),
+    )
+    checkpoint.save(output)
+    return Trained(output, checkpoint.card["training"])
