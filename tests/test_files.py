@@ -99,6 +99,26 @@ def test_the_file_is_on_the_disk_before_it_takes_the_name(tmp_path: Path, monkey
     assert order[1:] == ["rename", tmp_path.name]
 
 
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+@pytest.mark.parametrize("redirected", [False, True])
+def test_a_pipe_or_a_device_is_written_to(tmp_path: Path, redirected: bool) -> None:
+    link = tmp_path / "stdout"
+    link.symlink_to("/dev/stdout")
+    script = "from pathlib import Path; from tvm_gnn_cost.files import write_text as w; w(Path('stdout'), 'text')"
+    with (tmp_path / "out").open("w+b") as out:
+        stdout = out if redirected else subprocess.PIPE
+        done = subprocess.run([sys.executable, "-c", script], stdout=stdout, cwd=tmp_path, check=True)
+    assert (done.stdout or (tmp_path / "out").read_bytes()) == b"text"
+    assert link.is_symlink()
+
+
 def test_text_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     script = r"from pathlib import Path; from tvm_gnn_cost.files import write_text as w; w(Path('a'), 'gr\xf6\xdfer')"
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -28,6 +28,7 @@ def replacing(path: Path) -> Iterator[Path]:
     ...     path.read_text()
     'done'
     """
+    path = path.resolve()  # the target of a symbolic link is replaced, and the link stays
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
@@ -41,7 +42,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file atomically, as UTF-8."""
+    """Writes a text file atomically, as UTF-8; a pipe or a device, such as ``/dev/stdout``, is written to directly."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 

@@ -27,5 +27,3 @@ HardwareOption = Annotated[
 ]
 
 StoreArgument = Annotated[Path, typer.Argument(help="A graph store, see 'extract'.")]
-
-SeedOption = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -23,16 +23,6 @@ console = Console(
     # DDP runs the whole command once more for each further device; only the first process prints.
     quiet=os.environ.get("LOCAL_RANK", "0") != "0",
 )
-
-JsonOption = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it to stdout."),
-]
-
-HardwareOption = Annotated[
-    str | None,
-    typer.Option(help="In TenSet's layout, the folder of measure_records; not needed where there is only one."),
-]
 
 
 @contextmanager

@@ -113,9 +113,11 @@ def _fill(
 ) -> tuple[int, int]:
     """Measures what the tasks lack; returns how many programs ran and how many failed."""
     settings = MeasureSettings(plan.repeats, plan.min_repeat_ms)
-    waiting = [task for task in tasks if any(collection.missing(task, phase) for phase in SAMPLING_PHASES)]
+    waiting = []
     for task in tasks:
-        if task not in waiting:
+        if any(collection.missing(task, phase) for phase in SAMPLING_PHASES):
+            waiting.append(task)
+        else:
             progress(TaskFinished(task.name))
     measured = failed = 0
     for start in range(0, len(waiting), plan.tasks_at_once):

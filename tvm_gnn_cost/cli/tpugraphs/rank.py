@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_result, print_left_out
+from tvm_gnn_cost.cli.options import JsonOption
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result, print_left_out
 from tvm_gnn_cost.cli.tpugraphs.options import ModelsOption, PermutationsOption, RootArgument, model_paths
 
 

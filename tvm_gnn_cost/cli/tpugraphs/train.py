@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.outcome import JsonOption, console, exit_codes, json_result
+from tvm_gnn_cost.cli.options import JsonOption
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
 from tvm_gnn_cost.cli.tpugraphs.options import pairs
 from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings
 

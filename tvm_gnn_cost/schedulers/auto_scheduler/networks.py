@@ -10,6 +10,7 @@ import tvm
 from tvm import auto_scheduler, relay
 from tvm.target import Target
 
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import te_operator
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
@@ -37,7 +38,7 @@ TRAINING = (
     *("mlp", "resnet-34", "resnet-50", "vgg-16", "squeezenet-v1.1", "densenet-121", "dqn"),
     *("resnet-101", "vgg-11", "squeezenet-v1.0"),
 )
-HELD_OUT = ("resnet-18", "mobilenet", "inception-v3")
+HELD_OUT = tuple(name.replace("_", "-") for name in TEST_NETWORKS["auto-scheduler"])
 
 
 def load_network(name: str) -> Network:
