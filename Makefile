@@ -1,4 +1,4 @@
-# make run             tunes a network on this CPU and writes report.html; NETWORK, TRIALS, COST_MODEL, WORK_DIR
+# make run             tunes a network on this CPU and writes report.html; NETWORK, MINUTES, COST_MODEL, WORK_DIR
 # make test            checks style, types and the import rules, and runs every test in both environments
 # make lint            the checks alone
 # make auto-scheduler  sets up .venv-auto-scheduler: the same package beside a TVM that has auto_scheduler
@@ -6,17 +6,17 @@
 # .venv has today's TVM (MetaSchedule). Each target sets up what it needs: running needs less than the tests.
 
 NETWORK ?= resnet-18
-TRIALS ?= 576
+MINUTES ?= 5
 COST_MODEL ?= gnn
-WORK_DIR ?= work/$(NETWORK)-$(notdir $(basename $(COST_MODEL)))
+WORK_DIR ?=
 
 VENV := .venv
 AUTO_SCHEDULER := .venv-auto-scheduler
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 
 # Extras of pyproject.toml. The style and the types are checked in .venv alone.
-RUN_EXTRAS := tvm
-DEV_EXTRAS := tvm,xla,dev
+RUN_EXTRAS := tvm,compare
+DEV_EXTRAS := tvm,compare,xla,dev
 AUTO_SCHEDULER_RUN_EXTRAS := auto-scheduler
 AUTO_SCHEDULER_DEV_EXTRAS := auto-scheduler,test
 
@@ -25,7 +25,8 @@ TVM_TESTS := tests/extraction tests/schedulers
 MIXED_TESTS := tests/tuning tests/cli tests/examples
 # The modules whose examples doctest runs: all that need no TVM.
 DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
-    graphs datasets models training evaluation tpugraphs schedulers/bisection.py schedulers/workloads.py tuning/tune.py)
+    graphs datasets networks models training evaluation tpugraphs schedulers/bisection.py schedulers/workloads.py \
+    tuning/library.py tuning/tune.py)
 # An editable install takes a new folder with modules for an empty one until it is made again.
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost/*/__init__.py tvm_gnn_cost/*/*/__init__.py)
 
@@ -36,7 +37,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DELETE_ON_ERROR:
 
 run: install
-	$(VENV)/bin/tvm-gnn-cost tune --network $(NETWORK) --trials $(TRIALS) --cost-model $(COST_MODEL) --work-dir $(WORK_DIR)
+	$(VENV)/bin/tvm-gnn-cost tune $(NETWORK) --minutes $(MINUTES) --cost-model $(COST_MODEL) $(addprefix --work-dir ,$(WORK_DIR))
 
 # What fails quickly comes first. `make -j2 test` runs two parts at a time: of unlike length, they keep both cores busy.
 test: lint test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler

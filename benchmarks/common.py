@@ -19,7 +19,7 @@ console = Console(width=160)
 
 _DATA = Path(__file__).parent / "data"
 
-#: Scheduler -> the measured programs that come with the project.
+#: Scheduler -> the measured programs that models are compared on; the shipped ones of MetaSchedule learned from others.
 DATA = {"meta-schedule": _DATA / "cpu-2core", "auto-scheduler": _DATA / "tenset-cpu"}
 XLA = _DATA / "xla-cpu"
 #: Where the scripts keep what they derive from the data, and finished runs.

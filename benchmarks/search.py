@@ -11,9 +11,8 @@ import argparse
 import hashlib
 import json
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,41 +24,33 @@ from search_curves import MODELS, Points, Runs, compare_runs, comparison_table, 
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.files import write_text
-from tvm_gnn_cost.progress import Event, Stage
+from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchSettings, Task
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 from tvm_gnn_cost.training.online import OnlineSettings
+from tvm_gnn_cost.tuning.listener import ResultListener
+from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
+from tvm_gnn_cost.tuning.screening import Screening, samples_of_a_task
+from tvm_gnn_cost.tuning.search import search
 
 
-class Curve:
-    """A :class:`~tvm_gnn_cost.schedulers.scheduler.SearchListener` that notes what was found, and when."""
+class Curve(ResultListener):
+    """Follows a search and notes what was found, and when."""
 
-    def __init__(self) -> None:
-        self.start = time.perf_counter()
+    def __init__(self, result: TuneResult, work_dir: Path) -> None:
+        super().__init__(result, work_dir, ignore, lambda: False)
         self.points: Points = []
 
-    def progress(self, event: Event) -> None:
-        """Starts the clock when the search begins; setting it up costs every model the same."""
-        if isinstance(event, Stage):
-            self.start = time.perf_counter()
-
-    def interrupted(self) -> bool:
-        """Never: Ctrl-C ends the script."""
-        return False
-
-    def measured(self, _task: int, latencies: Sequence[float]) -> None:
+    def measured(self, task: int, latencies: Sequence[float]) -> None:
         """Notes a batch."""
-        now = time.perf_counter() - self.start
-        self.points += [[now, latency] for latency in latencies]
-
-    def spent(self, seconds: Mapping[str, float]) -> None:
-        """Ignores the seconds of each phase."""
+        super().measured(task, latencies)
+        self.points += [[self.elapsed, latency] for latency in latencies]
 
 
 def heaviest_tasks(network: str, count: int) -> list[Task]:
     """The tasks with the most floating-point operations, all their occurrences together."""
     tasks = scheduler().tasks(scheduler().network(network), scheduler().target())
-    return sorted(tasks, key=lambda task: -setup().flops(task) * task.weight)[:count]
+    return sorted(tasks, key=lambda task: -scheduler().flops(task) * task.weight)[:count]
 
 
 def make_model(name: str, seed: int, batch: int) -> Any:
@@ -69,14 +60,18 @@ def make_model(name: str, seed: int, batch: int) -> Any:
     return setup().xgb(seed) if name == "xgb" else scheduler().cost_model(name, seed, 1, batch)
 
 
-def search(task: Task, model: str, seed: int, trials: int, batch: int, population: int) -> Points:
-    """Runs one search."""
+def search_task(task: Task, model: str, seed: int, trials: int, batch: int, population: int) -> Points:
+    """Runs one search, as ``tune`` does for a network."""
     np.random.seed(seed)  # XGBoost models answer at random from numpy's global generator at first
-    curve = Curve()
-    settings = SearchSettings(trials, measured=0, batch=batch, population=population, seed=seed)
+    chosen, target = scheduler(), scheduler().target()
+    settings = Settings(task.name, trials, None, model, seed, str(target), batch, population, chosen.name)
+    found = [TaskResult(task.name, task.weight, None, flops=chosen.flops(task))]
+    result = TuneResult(settings, {}, {}, "", tasks=found)
+    cost_model = make_model(model, seed, batch)
     with tempfile.TemporaryDirectory() as folder:
-        cost_model = make_model(model, seed, batch)
-        scheduler().search([task], cost_model, Path(folder), settings, curve)
+        curve = Curve(result, Path(folder))
+        screening = Screening(chosen, cost_model, target, samples_of_a_task(1), seed)
+        search(chosen, [task], cost_model, screening, curve)
     return curve.points
 
 
@@ -93,7 +88,7 @@ def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
     tasks = {f"{network}: {task.name}": task for network in networks for task in heaviest_tasks(network, count)}
     warm_up(next(iter(tasks.values())))
     sizes = arguments.trials, arguments.trials_per_round, arguments.population
-    runs = run_all(arguments, tasks, lambda task, model, seed: search(tasks[task], model, seed, *sizes), finished)
+    runs = run_all(arguments, tasks, lambda task, model, seed: search_task(tasks[task], model, seed, *sizes), finished)
     metrics = compare_runs(runs)
     console.print(comparison_table(metrics))
     picture = (arguments.json or finished / f"{name}.json").with_suffix(".png")
@@ -142,8 +137,8 @@ def main() -> None:
     name = result_name("search", scheduler().name)
     options = parser(__doc__)
     options.add_argument("--trials", type=int, default=64)
-    options.add_argument("--trials-per-round", type=int, default=16)
-    options.add_argument("--population", type=int, default=512)
+    options.add_argument("--trials-per-round", type=int, default=8)
+    options.add_argument("--population", type=int, default=64)
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--runs", type=Path, default=WORK / name, help="where finished runs are kept")
     arguments = options.parse_args()

@@ -24,9 +24,6 @@ class Setup(Protocol):
     population: int
     smallest: str
 
-    def flops(self, task: Task) -> float:
-        """Floating-point operations of one run of a task."""
-
     def size(self, task: Task) -> float:
         """How much a cost model has to read in a task's programs, in any unit."""
 
@@ -51,11 +48,6 @@ class MetaScheduleSetup:
     scored: Mapping[str, int] = dict.fromkeys(("resnet-18", "mobilenet-v2", "inception-v3", "bert-tiny", "dcgan"), 1)
     population = 512
     smallest = "perceptron"
-
-    def flops(self, task: Task) -> float:  # noqa: D102
-        from tvm.s_tir.analysis import estimate_tir_flops
-
-        return float(estimate_tir_flops(task.workload.dispatched[0]))
 
     def size(self, task: Task) -> float:  # noqa: D102
         return len(str(task.workload.dispatched[0]))
@@ -86,11 +78,8 @@ class AutoSchedulerSetup:
     population = 1000
     smallest = "mlp"
 
-    def flops(self, task: Task) -> float:  # noqa: D102
-        return float(task.workload.compute_dag.flop_ct)
-
     def size(self, task: Task) -> float:  # noqa: D102
-        return self.flops(task) * task.weight
+        return scheduler().flops(task) * task.weight
 
     def xgb(self, seed: int) -> Any:  # noqa: D102
         from tvm.auto_scheduler import XGBModel

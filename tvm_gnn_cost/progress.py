@@ -72,16 +72,14 @@ class TrialsMeasured:
     Attributes:
         task: Name of the batch's task; empty for trials of an earlier run.
         trials: Number of candidates measured so far.
-        budget: Number of candidates to measure in all.
+        budget: Number of candidates to measure in all; None if only the time is limited.
         latency: Sum of the tasks' best latencies in seconds, each times the task's weight.
-        untuned_latency: The same sum for the default schedules.
     """
 
     task: str
     trials: int
-    budget: int
+    budget: int | None
     latency: float
-    untuned_latency: float
 
 
 @dataclass(frozen=True)

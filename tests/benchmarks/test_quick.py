@@ -48,6 +48,14 @@ def test_search_compares_the_runs_and_draws_them(tmp_path: Path) -> None:
     assert (tmp_path / "result.png").stat().st_size > 0
 
 
+@pytest.mark.needs("s_tir")
+def test_end_to_end_tunes_to_every_budget(tmp_path: Path) -> None:
+    points = quick_run("end_to_end", ["best_ms", "points"], tmp_path / "result.json")["points"]
+    assert [(point["minutes"], point["trials"] > 0) for point in points] == [(0, False), (0.3, True)]
+    assert all(point["tuned_ms"] > 0 and point["difference"] < 1e-5 for point in points)
+    assert (tmp_path / "result.png").stat().st_size > 0
+
+
 @pytest.mark.needs("tvm")
 def test_prediction_times_both_models(tmp_path: Path) -> None:
     quick_run("prediction", ["speedup_over_xgb", "peak_memory_mib"], tmp_path / "result.json")

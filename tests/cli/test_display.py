@@ -27,7 +27,8 @@ def test_without_a_terminal_each_stage_is_a_line_and_a_step_is_none(capfd: pytes
             TasksFound("resnet-18", 2),
             ProgramsMeasured("conv2d", 3, 1),
             TaskFinished("conv2d"),
-            TrialsMeasured("dense", 16, 64, 0.002, 0.1),
+            TrialsMeasured("dense", 16, 64, 0.002),
+            TrialsMeasured("dense", 24, None, 0.001),
             EpochFinished(3, {"validation_error": 0.25}),
         ):
             display(event)
@@ -37,7 +38,8 @@ def test_without_a_terminal_each_stage_is_a_line_and_a_step_is_none(capfd: pytes
         "something to know",
         "resnet-18 has 2 new tasks",
         "conv2d is done (1 of 2 tasks)",
-        "16/64 trials  best 2 ms, untuned 100 ms  dense",
+        "16/64 trials  best 2 ms  dense",
+        "24 trials  best 1 ms  dense",
         "epoch 3, validation error 0.250",
     ]
     assert (display.tasks, display.finished_tasks, display.valid, display.failed) == (2, 1, 3, 1)
@@ -57,9 +59,9 @@ def test_items_get_a_line_now_and_then_and_at_the_end(capfd: pytest.CaptureFixtu
 def test_the_bar_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     display = Display("trials", 8)
     monkeypatch.setattr(outcome.console, "quiet", True)
-    display(TrialsMeasured("dense", 4, 8, 0.5, 1.0))
+    display(TrialsMeasured("dense", 4, 8, 0.5))
     (task,) = display.bars.tasks
-    assert (task.completed, task.total, task.description) == (4, 8, "best 500 ms, untuned 1 s")
+    assert (task.completed, task.total, task.description) == (4, 8, "best 500 ms")
     display(Step("running: dense"))
     assert task.fields["doing"] == "running: dense"
     display.total(16)

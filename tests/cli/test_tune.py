@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import COMMAND, assert_mistake, call, run
+from tests.onnx_files import perceptron, write_perceptron
 from tvm_gnn_cost.schedulers import scheduler
 
 pytestmark = pytest.mark.needs("tvm")
@@ -19,20 +20,24 @@ pytestmark = pytest.mark.needs("tvm")
 NETWORKS = {"meta-schedule": "perceptron", "auto-scheduler": "mlp"}
 
 
-def arguments(work_dir: Path) -> list[object]:
+def arguments(work_dir: Path, *network: object) -> list[object]:
     name = scheduler().name
-    options = ("--scheduler", name, "--cost-model", "random", "--batch", 2, "--population", 16)
-    return ["tune", "--network", NETWORKS[name], *options, "--work-dir", work_dir]
+    options = ("--scheduler", name, "--cost-model", "random", "--batch", 2, "--population", 16, "--no-compare")
+    return ["tune", *(network or (NETWORKS[name],)), *options, "--work-dir", work_dir]
 
 
 def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     work_dir = tmp_path / "work"
-    done = run(*arguments(work_dir), "--trials", 4, "--json", "-")
+    network = (write_perceptron(tmp_path / "mine.onnx", perceptron()), "--shape", "x=16,784")
+    done = run(*arguments(work_dir, *network), "--trials", 4, "--json", "-")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert sum(task["trials"] for task in found["tasks"]) == 4
-    assert found["end_to_end"]["tuned_difference"] < 1e-5
-    for text in ("weighted sum", "difference from ", "mutation", "report: ", "4/4 trials"):
+    tuned = found["end_to_end"]["networks"][0]
+    assert (tuned["name"], len(tuned["seconds"])) == ("tuned", 5)
+    assert tuned["difference"] < 1e-5
+    assert tuned["gflops"] > 0
+    for text in ("weighted sum", "difference from ", "mutation", "report: ", "library: ", "4/4 trials"):
         assert text in done.stderr
     assert "Warning" not in done.stderr
     assert "<svg" in (work_dir / "report.html").read_text()
@@ -42,7 +47,7 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     assert again.returncode == 0
     assert json.loads(again.stdout) == found
     assert (work_dir / "report.html").exists()
-    other = [*arguments(work_dir), "--seed", 1]
+    other = [*arguments(work_dir, *network), "--seed", 1]
     refused = run(*other)
     assert_mistake((refused.returncode, refused.stdout, refused.stderr), "was tuned with seed 0, not 1")
 
@@ -76,12 +81,18 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     monkeypatch.chdir(tmp_path)
     name = scheduler().name
     other = next(one for one in NETWORKS if one != name)
-    for options, sentence, code in (
-        (("--trials", "0"), "--trials", 2),
-        (("--cost-model", "nosuch"), "neither gnn, xgb or random", 2),
-        (("--network", "nosuch"), "'nosuch'", 2),
-        (("--scheduler", other), "failed: this needs ", 1),
+    for network, options, sentence, code in (
+        (NETWORKS[name], ("--trials", "-1"), "--trials", 2),
+        (NETWORKS[name], ("--cost-model", "nosuch"), "neither gnn, xgb or random", 2),
+        (NETWORKS[name], ("--scheduler", other), "failed: this needs ", 1),
+        (NETWORKS[name], ("--shape", "x=1,2"), f"{NETWORKS[name]} has no input 'x'", 2),
+        (NETWORKS[name], ("--shape", "x"), "--shape x: an input's shape is NAME=1,3,224,224", 2),
+        (NETWORKS[name], ("--inputs", "nosuch.npz"), "nosuch.npz", 2),
+        ("nosuch", (), "unknown ", 2),
+        ("nosuch.onnx", (), "nosuch.onnx", 2),
+        ("net.pth", (), "net.pth holds weights or a pickled object", 2),
+        ("nosuch:f", (), "there is no module 'nosuch'", 2),
     ):
-        answer = call(capfd, "tune", "--network", NETWORKS[name], "--scheduler", name, *options)
+        answer = call(capfd, "tune", network, "--scheduler", name, *options)
         assert_mistake(answer, sentence, code)
     assert list(tmp_path.iterdir()) == []

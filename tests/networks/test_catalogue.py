@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.catalogue import TRAINING, TUNED, workload
+from tvm_gnn_cost.networks.catalogue import TRAINING, TUNED, drawn_workload, give_weights, workload
 from tvm_gnn_cost.networks.operators import KINDS
 
 
@@ -33,3 +33,34 @@ def test_an_unknown_workload_is_named_with_those_that_there_are(name: str) -> No
     assert text.startswith(f"unknown workload '{name}'; one of: resnet-18, mobilenet-v1, mobilenet-v2, inception-v3, ")
     listed = text.partition("one of: ")[2].split(", ")
     assert listed == [*dict.fromkeys([*TUNED, *TRAINING]), *(f"{kind}/N" for kind in KINDS)]
+
+
+@pytest.mark.parametrize("name", sorted(TUNED))
+def test_every_convolution_shows_in_the_output(name: str) -> None:
+    # Else a schedule that computes something else would pass where a tuned network is compared with PyTorch.
+    torch.manual_seed(0)
+    module, shape = workload(name)
+    give_weights(module)
+    module.eval()
+    image = torch.randn(shape)
+    convolutions = [layer for layer in module.modules() if isinstance(layer, torch.nn.Conv2d)]
+    with torch.no_grad():
+        expected = module(image)
+        for layer in convolutions:
+            right = layer.weight.clone()
+            layer.weight.neg_()
+            difference = (module(image) - expected).abs().max() / expected.abs().max()
+            layer.weight.copy_(right)
+            assert difference > 1e-2, layer
+
+
+def test_weights_and_inputs_are_the_same_every_time_and_leave_torchs_random_numbers_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    (one, (first,)), (two, (second,)) = drawn_workload("dense/0"), drawn_workload("dense/0")
+    assert torch.equal(torch.rand(2), expected)
+    assert torch.equal(first, second)
+    assert not one.training
+    for left, right in zip(one.parameters(), two.parameters(), strict=True):
+        assert torch.equal(left, right)

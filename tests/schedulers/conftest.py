@@ -25,9 +25,10 @@ QUICK = MeasureSettings(repeats=2, min_repeat_ms=1)
 
 @dataclass
 class Listener:
-    """Remembers what a search reports, and interrupts it after a number of batches."""
+    """Remembers what a search reports, and interrupts or ends it after a number of batches."""
 
     stop_after: float = float("inf")
+    budget: float = float("inf")
     events: list[Event] = field(default_factory=list)
     batches: list[tuple[int, list[float]]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -38,11 +39,19 @@ class Listener:
     def interrupted(self) -> bool:
         return len(self.batches) >= self.stop_after
 
+    def finished(self) -> bool:
+        return len(self.batches) >= self.budget
+
     def measured(self, task: int, latencies: Sequence[float]) -> None:
         self.batches.append((task, list(latencies)))
 
     def spent(self, seconds: Mapping[str, float]) -> None:
         self.seconds = dict(seconds)
+
+
+def search_settings(tasks: int, measured: int = 0, batch: int = 2) -> SearchSettings:
+    """Of a short search of tasks that take a second each."""
+    return SearchSettings(measured, batch, 16, 0, latencies=(1.0,) * tasks, floors=(0.0,) * tasks)
 
 
 @pytest.fixture(scope="session")
@@ -81,8 +90,8 @@ def outcomes(task: Task, target: Any, candidates: list[Any]) -> list[Outcome]:
 @pytest.fixture(scope="session")
 def searched(tasks: list[Task], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Listener]:
     """The work directory of a search that measured two programs of each of the first two tasks."""
-    work_dir, listener = tmp_path_factory.mktemp("search"), Listener()
+    work_dir, listener = tmp_path_factory.mktemp("search"), Listener(budget=2)
     model = scheduler().cost_model("random", 0, 2, 2)
-    settings = SearchSettings(trials=4, measured=0, batch=2, population=16, seed=0)
-    scheduler().search(tasks[:2], model, work_dir, settings, listener)
+    # The first batch makes the first task so fast that the second one has more to gain.
+    scheduler().search(tasks[:2], model, work_dir, search_settings(2), listener)
     return work_dir, listener

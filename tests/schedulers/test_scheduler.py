@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.schedulers.conftest import Listener
+from tests.onnx_files import perceptron, run_perceptron, write_perceptron
+from tests.schedulers.conftest import Listener, search_settings
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.progress import Stage
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import (
     SAMPLING_PHASES,
@@ -24,7 +24,6 @@ from tvm_gnn_cost.schedulers.scheduler import (
     MeasureSettings,
     Network,
     Outcome,
-    SearchSettings,
     Task,
 )
 from tvm_gnn_cost.tuning import result as tuning_result
@@ -54,7 +53,7 @@ def test_the_target_is_this_machines(target: Any) -> None:
 def test_the_tasks_of_a_network(network: Network, tasks: list[Task]) -> None:
     assert len(tasks) == len({task.key for task in tasks}) == 4
     assert all(task.weight == 1 and task.name for task in tasks)
-    assert network.example.dtype == np.float32
+    assert [one.dtype for one in network.inputs.values()] == [np.float32]
 
 
 def test_the_task_of_an_operator(target: Any) -> None:
@@ -74,6 +73,25 @@ def test_an_unknown_workload_is_named(name: str, target: Any) -> None:
         scheduler().tasks_of_workload(name, target)
     with pytest.raises(InputError, match=f"unknown .*'{name.partition('/')[0]}"):
         scheduler().network(name)
+
+
+def test_a_file_and_a_function_are_networks(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = perceptron()
+    path = write_perceptron(tmp_path / "mine.onnx", weights)
+    x = np.random.default_rng(1).standard_normal((4, 784)).astype(np.float32)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "of_a_user.py").write_text("import onnx\ndef net():\n    return onnx.load('mine.onnx')\n")
+    digests = set()
+    for source, name in ((path, "mine"), ("mine.onnx", "mine"), ("of_a_user:net", "net")):
+        network = scheduler().network(source, {"x": x})
+        assert network.name == name
+        (output,) = scheduler().compile(network, target).run(network.inputs)
+        np.testing.assert_allclose(output, run_perceptron(x, weights), atol=1e-4)
+        digests.add(network.digest)
+    assert len(digests) == 1
+    assert scheduler().network(path, shapes={"x": (2, 784)}).inputs["x"].shape == (2, 784)
+    with pytest.raises(InputError, match=r"leaves its dimension 0 \(rows\) open, .*--shape x=1,784"):
+        scheduler().network(path)
 
 
 def test_groups_of_workloads() -> None:
@@ -252,15 +270,40 @@ def test_cost_models_by_name(checkpoint: str) -> None:
         scheduler().cost_model("nosuch", 0, 4, 2)
 
 
-def test_the_batch_leaves_every_task_a_turn() -> None:
-    assert scheduler().batch_size(tasks=4, trials=64, batch=16) == 16
+@pytest.mark.parametrize("name", ["random", "xgb", "gnn"])
+def test_a_cost_model_scores_and_learns(
+    name: str, task: Task, target: Any, candidates: list[Any], outcomes: list[Outcome]
+) -> None:
+    model = scheduler().cost_model(name, 0, 1, 2)
+    scores = scheduler().score(model, task, target, candidates)
+    assert (scores.shape, scores.dtype) == ((6,), np.float64)
+    assert np.isfinite(scores).all()
+    scheduler().learn(model, task, target, candidates, outcomes)
+    again = scheduler().score(model, task, target, candidates)
+    assert np.isfinite(again).all()
+    if name == "gnn":
+        assert np.abs(again - scores).max() > 1e-4
+
+
+def test_measured_candidates_are_recorded_and_learned_from(
+    task: Task, tasks: list[Task], target: Any, candidates: list[Any], outcomes: list[Outcome], tmp_path: Path
+) -> None:
+    scheduler().record([(task, candidates[:2], outcomes[:2])], target, tmp_path)
+    scheduler().record([(task, candidates[2:], outcomes[2:])], target, tmp_path)
+    found = scheduler().latencies([task], tmp_path)
+    assert sorted(found[0]) == pytest.approx(sorted(one.latency for one in outcomes), rel=1e-5)
+    for name in ("random", "gnn"):
+        model = scheduler().cost_model(name, 0, 1, 2)
+        before = scheduler().score(model, task, target, candidates)
+        scheduler().learn_records(model, tasks, tmp_path)
+        if name == "gnn":
+            assert np.abs(scheduler().score(model, task, target, candidates) - before).max() > 1e-4
 
 
 def test_a_search_measures_reports_and_records(searched: tuple[Path, Listener], tasks: list[Task]) -> None:
     work_dir, listener = searched
     assert sorted(task for task, _ in listener.batches) == [0, 1]
     assert all(len(latencies) == 2 and 0 < min(latencies) < 1 for _, latencies in listener.batches)
-    assert Stage("searching") in listener.events
     assert set(listener.seconds) <= set(tuning_result.PHASES)
     assert listener.seconds["building"] > 0
     assert listener.seconds["running"] > 0
@@ -285,11 +328,10 @@ def test_an_interrupted_search_ends_and_keeps_its_records(
     before = records.read_text()
     listener = Listener(stop_after=1)
     model = scheduler().cost_model(checkpoint, 0, 2, 2)
-    settings = SearchSettings(trials=4, measured=4, batch=2, population=16, seed=0)
+    settings = search_settings(2, measured=4)
     with pytest.raises(WorkError, match=r"^interrupted$"):
         scheduler().search(tasks[:2], model, work_dir, settings, listener)
     assert len(listener.batches) == 1
-    assert Stage("learning from the 4 programs measured before") in listener.events
     after = records.read_text()
     assert after.startswith(before)
     assert len(after.splitlines()) == len(set(after.splitlines())) == 6
@@ -314,18 +356,47 @@ def test_tuned_and_untuned_networks_compute_the_same(
     assert [outcome.failure for outcome in before] == [None] * 4
     untuned = scheduler().compile(network, target)
     tuned = scheduler().compile(network, target, work_dir, tasks[:2])
-    expected = untuned.run(network.example)
+    expected = untuned.run(network.inputs)[0]
     if network.expected is not None:
-        np.testing.assert_allclose(expected, network.expected, atol=1e-5)
-    np.testing.assert_allclose(tuned.run(network.example), expected, atol=1e-5)
-    other = tuned.run(2 * network.example)
+        np.testing.assert_allclose(expected, network.expected[0], atol=1e-5)
+    np.testing.assert_allclose(tuned.run(network.inputs)[0], expected, atol=1e-5)
+    doubled = {name: 2 * values for name, values in network.inputs.items()}
+    other = tuned.run(doubled)[0]
     assert np.abs(other - expected).max() > 1e-5
-    np.testing.assert_allclose(other, untuned.run(2 * network.example), atol=1e-5)
-    assert 0 < tuned.latency() < 1
+    np.testing.assert_allclose(other, untuned.run(doubled)[0], atol=1e-5)
+
+
+def test_a_candidate_that_was_never_measured_can_be_compiled(
+    network: Network, target: Any, task: Task, candidates: list[Any], tmp_path: Path
+) -> None:
+    chosen = scheduler().compile(network, target, tmp_path, chosen=[(task, candidates[0])])
+    expected = scheduler().compile(network, target).run(network.inputs)[0]
+    np.testing.assert_allclose(chosen.run(network.inputs)[0], expected, atol=1e-5)
+
+
+def test_a_library_is_loaded_and_a_damaged_one_is_named(network: Network, target: Any, tmp_path: Path) -> None:
+    compiled = scheduler().compile(network, target)
+    library = tmp_path / "net.so"
+    compiled.export(library)
+    loaded = scheduler().load(library)
+    np.testing.assert_array_equal(loaded.run(network.inputs)[0], compiled.run(network.inputs)[0])
+    run = loaded.bind(network.inputs)
+    run()
+    run()
+    (tmp_path / "damaged.so").write_text("no library")
+    with pytest.raises(WorkError, match=r"TVM cannot load .*damaged\.so: "):
+        scheduler().load(tmp_path / "damaged.so")
+
+
+def test_operations_are_counted(task: Task) -> None:
+    """A product of 16x784 (MetaSchedule) or 1x784 and 784x512 or so; bias and ReLU add little."""
+    shapes = {"meta-schedule": (16, 784, 512), "auto-scheduler": (1, 784, 128)}
+    rows, inner, columns = shapes[scheduler().name]
+    assert scheduler().flops(task) == pytest.approx(2 * rows * inner * columns, rel=0.01)
 
 
 def test_a_network_that_tvm_cannot_compile_is_named(network: Network, target: Any) -> None:
     broken = replace(network, name="broken", mod=type(network.mod)({}))
     with pytest.raises(WorkError, match="TVM cannot compile broken: ") as error:
-        scheduler().compile(broken, target).run(network.example)
+        scheduler().compile(broken, target)
     assert error.value.__cause__ is not None

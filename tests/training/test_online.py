@@ -15,7 +15,7 @@ from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 
-SETTINGS = OnlineSettings(nodes_per_update=20_000, learning_rate=2e-3)
+SETTINGS = OnlineSettings(nodes_per_update=20_000, steps_per_update=64, learning_rate=2e-3)
 
 
 @pytest.fixture(scope="module")

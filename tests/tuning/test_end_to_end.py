@@ -1,35 +1,121 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-import numpy.typing as npt
 import pytest
+import torch
+from torch import Tensor, nn
 
-from tvm_gnn_cost.schedulers.scheduler import Network
-from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.progress import Event, Stage, ignore
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Network
+from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end, relative_difference
+from tvm_gnn_cost.tuning.result import EndToEnd
 
-
-class Scaled:
-    """A network that multiplies its input; its latency counts up."""
-
-    def __init__(self, factor: float, first: float) -> None:
-        self.factor, self.next = factor, first
-
-    def run(self, example: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        return (self.factor * example).astype(np.float32)
-
-    def latency(self) -> float:
-        self.next += 1
-        return self.next
+NETWORKS = {"meta-schedule": "dense/0", "auto-scheduler": "mlp"}
 
 
-EXAMPLE = np.array([1.0, -4.0], np.float32)
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, Compiled, Path]:
+    """A network, compiled and as a library."""
+    network = scheduler().network(NETWORKS[scheduler().name])
+    found, library = scheduler().compile(network, scheduler().target()), tmp_path_factory.mktemp("library") / "net.so"
+    found.export(library)
+    return network, found, library
 
 
-@pytest.mark.parametrize("expected", [EXAMPLE, None])
-def test_outputs_are_compared_relative_to_the_largest(expected: npt.NDArray[np.float32] | None) -> None:
-    network = Network("net", None, {}, EXAMPLE, expected)
-    compared = compare_end_to_end(network, Scaled(1.0, 10.0), Scaled(1.5, 20.0), repeats=3)
-    # A tuned network that computes something else is noticed, whatever the reference is.
-    assert (compared.untuned_difference, compared.tuned_difference) == (0.0, 0.5)
-    assert compared.untuned == [11.0, 12.0, 13.0]
-    assert compared.tuned == [21.0, 22.0, 23.0]
+def compare(
+    network: Network,
+    untuned: Compiled,
+    library: Path,
+    folder: Path,
+    *,
+    peers: bool = False,
+    interrupted: Callable[[], bool] = lambda: False,
+    **options: Any,
+) -> EndToEnd:
+    settings = {"progress": ignore, "repeats": 2} | options
+    return compare_end_to_end(
+        network, scheduler().name, library, untuned, folder, peers=peers, interrupted=interrupted, **settings
+    )
+
+
+@pytest.mark.needs("s_tir")
+def test_every_peer_is_timed(compiled: tuple[Network, Compiled, Path], tmp_path: Path) -> None:
+    events: list[Event] = []
+    found = compare(*compiled, tmp_path / "logs", peers=True, progress=events.append)
+    assert [one.name for one in found.networks] == ["tuned", "PyTorch", "torch.compile", "ONNX Runtime", "untuned"]
+    for one in found.networks:
+        assert (len(one.seconds), one.failure) == (2, "")
+        assert min(one.seconds) > 0
+        assert one.difference is not None
+        assert one.difference < 1e-5
+    assert (found.reference, found.peers) == ("PyTorch", True)
+    assert found.matrix_product is not None
+    assert found.matrix_product > 1e9
+    assert any(isinstance(one, Stage) and "torch.compile takes up to a minute" in one.text for one in events)
+    assert list((tmp_path / "logs").iterdir()) == []
+
+
+@pytest.mark.needs("s_tir")
+def test_a_peer_that_fails_says_why(compiled: tuple[Network, Compiled, Path], tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x + y
+
+    network, *others = compiled
+    program = torch.export.export(Two(), (torch.zeros(1), torch.zeros(1)))
+    found = compare(replace(network, program=program), *others, tmp_path, peers=True)
+    assert [len(one.seconds) for one in found.networks] == [2, 0, 0, 0, 2]
+    failed = found.networks[2]
+    assert (failed.difference, failed.latency) == (None, math.inf)
+    assert "ValueError: the network takes 2 tensors, and 1 were given" in failed.failure
+    assert failed.failure.endswith(f"what it printed is in {tmp_path / 'torch.compile.log'}")
+
+
+@pytest.mark.needs("tvm")
+def test_without_peers_the_tuned_and_the_untuned_network_are_compared(
+    compiled: tuple[Network, Compiled, Path], tmp_path: Path
+) -> None:
+    network, *others = compiled
+    # A reference that is twice as large shows that it is compared with the framework's output.
+    expected = scheduler().load(others[1]).run(network.inputs)
+    found = compare(replace(network, expected=tuple(2 * one for one in expected)), *others, tmp_path)
+    assert [(one.name, len(one.seconds), one.difference) for one in found.networks] == [
+        ("tuned", 2, pytest.approx(0.5)),
+        ("untuned", 2, pytest.approx(0.5)),
+    ]
+    assert not found.peers
+    alone = compare(replace(network, expected=None), *others, tmp_path)
+    assert [one.difference for one in alone.networks] == [0.0, 0.0]
+    assert alone.reference == "the untuned network"
+
+
+@pytest.mark.needs("tvm")
+def test_a_library_that_cannot_be_run_is_an_error(compiled: tuple[Network, Compiled, Path], tmp_path: Path) -> None:
+    network, untuned, _ = compiled
+    (tmp_path / "net.so").write_text("no library")
+    with pytest.raises(WorkError, match="the tuned network cannot be run: WorkError: TVM cannot load"):
+        compare(network, untuned, tmp_path / "net.so", tmp_path)
+
+
+@pytest.mark.needs("tvm")
+def test_ctrl_c_ends_the_comparison(compiled: tuple[Network, Compiled, Path], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        compare(*compiled, tmp_path, interrupted=lambda: True)
+
+
+def test_the_difference_is_relative_to_the_largest_value_of_each_output() -> None:
+    reference = [np.array([1.0, -4.0], np.float32), np.array([0.5], np.float32)]
+    assert relative_difference(reference, reference) == 0
+    assert relative_difference([reference[0] * 1.5, reference[1]], reference) == 0.5
+    assert relative_difference([reference[0], reference[1] * 3], reference) == 2
+    assert relative_difference([np.array([True]), np.zeros(0)], [np.array([False]), np.zeros(0)]) == 1
+    assert relative_difference(reference[:1], reference) == math.inf
+    assert relative_difference([reference[0][:, None], reference[1]], reference) == math.inf

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tvm_gnn_cost.tuning.report import headline, latency, tables, write_report
-from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, Settings, TaskResult, TuneResult
+from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, NetworkTimes, Settings, TaskResult, TuneResult
 
 HOSTILE = "conv<script>alert('1')</script>&"
 
@@ -16,19 +16,29 @@ HOSTILE = "conv<script>alert('1')</script>&"
 @pytest.fixture
 def result() -> TuneResult:
     return TuneResult(
-        Settings("resnet-18", 64, "models/best.safetensors", 0, '{"kind": "llvm"}', 16, 128),
+        Settings("resnet-18", 64, None, "models/best.safetensors", 0, '{"kind": "llvm"}', 16, 128),
         {"processor": "A processor", "cores": 2, "memory_gib": 24},
         {"apache-tvm": "0.27.0.post1"},
         "2026-11-20",
         tasks=[
-            TaskResult(HOSTILE, 2, untuned=0.050, best=0.010, trials=32, failed=3),
-            TaskResult("softmax", 1, untuned=0.0001, best=0.0002, trials=16),
+            TaskResult("softmax", 1, untuned=0.0001, best=0.0002, trials=16, flops=1e5),
+            TaskResult(HOSTILE, 2, untuned=0.050, best=0.010, trials=32, failed=3, flops=1e9),
             TaskResult("pool", 1, untuned=0.0002, best=None, trials=16, failed=16),
         ],
         curve=[CurvePoint(0, 0.0, 0.1003), CurvePoint(16, 30.0, 0.0603), CurvePoint(64, 90.0, 0.0203)],
         seconds={"mutation": 30.0, "prediction": 10.0, "building": 50.0, "running": 10.0},
-        searched=64,
-        end_to_end=EndToEnd([0.11, 0.10, 0.12], [0.021, 0.020, 0.024], 1e-7, 2e-7),
+        searched=True,
+        end_to_end=EndToEnd(
+            [
+                NetworkTimes("tuned", [0.021, 0.020, 0.024], 2e-7),
+                NetworkTimes("PyTorch", [0.042, 0.04, 0.05], 0.0),
+                NetworkTimes("ONNX Runtime", [], None, "onnxruntime is not installed"),
+                NetworkTimes("untuned", [1.1], 1e-7),
+            ],
+            matrix_product=2e11,
+            reference="PyTorch",
+            peers=True,
+        ),
     )
 
 
@@ -50,17 +60,26 @@ class Page(HTMLParser):
 
 
 def test_the_numbers(result):
-    tasks, end_to_end, time = tables(result)
+    tasks, time, end_to_end = tables(result)
     rows = {row[0]: row[1:] for row in tasks.rows}
-    assert rows[HOSTILE] == ("2", "50 ms", "10 ms", "5.00x", "32", "3")
-    assert rows["softmax"] == ("1", "100 µs", "200 µs", "0.50x", "16", "0")
-    assert rows["pool"] == ("1", "200 µs", "-", "-", "16", "16")
-    # What did not get faster keeps its default schedule: 2 * 10 ms + 0.1 ms + 0.2 ms.
-    assert rows["weighted sum"] == ("", "100 ms", "20.3 ms", "4.94x", "64", "19")
+    # The slowest in the tuned network first, with its part of 2 * 10 ms + 0.1 ms + 0.2 ms and its speed.
+    assert list(rows) == [HOSTILE, "pool", "softmax", "weighted sum"]
+    assert rows[HOSTILE] == ("2", "10 ms", "98.5 %", "100", "50 %", "32", "3")
+    assert rows["softmax"] == ("1", "100 µs", "0.5 %", "1", "0 %", "16", "0")
+    assert rows["pool"] == ("1", "200 µs", "1.0 %", "-", "-", "16", "16")
+    # What did not get faster keeps its default schedule.
+    assert rows["weighted sum"] == ("", "20.3 ms", "100.0 %", "98.5", "49 %", "64", "19")
     assert "No valid measurement, default schedule kept: pool." in tasks.note
     assert "default kept: softmax." in tasks.note
-    assert end_to_end.rows[0] == ("untuned", "110 ms", "100 ms", "120 ms", "", "1e-07")
-    assert end_to_end.rows[1] == ("tuned", "21 ms", "20 ms", "24 ms", "5.24x", "2e-07")
+    assert end_to_end.rows == [
+        ("tuned", "21 ms", "20 ms", "24 ms", "1.00x", "95.2", "48 %", "2e-07"),
+        ("PyTorch", "42 ms", "40 ms", "50 ms", "2.00x", "47.6", "24 %", "0"),
+        ("untuned", "1.1 s", "1.1 s", "1.1 s", "52.38x", "1.82", "1 %", "1e-07"),
+    ]
+    assert "The peak is what a large matrix product reaches: 200 GFLOPS." in end_to_end.note
+    assert "ONNX Runtime cannot be timed: onnxruntime is not installed." in end_to_end.note
+    assert len({len(row) for row in [end_to_end.columns, *end_to_end.rows]}) == 1
+    assert len({len(row) for row in [tasks.columns, *tasks.rows]}) == 1
     shares = {row[0]: row[1:] for row in time.rows}
     assert shares["building"] == ("50.0 s", "50.0 %")
     assert shares["other"] == ("0.0 s", "0.0 %")
@@ -77,7 +96,7 @@ def test_the_page_stands_alone_and_escapes(result, tmp_path):
     assert all(link.startswith("#") for link in parsed.links)
     assert "url(http" not in page
     assert '<meta name="viewport"' in page
-    for text in ("A processor", "0.27.0.post1", "models/best.safetensors", "5.24x after 64 measured programs"):
+    for text in ("A processor", "0.27.0.post1", "models/best.safetensors", "after 64 measured programs in 1:40"):
         assert text in "".join(parsed.text)
 
 
@@ -85,9 +104,14 @@ def test_the_curves_are_drawn(result, tmp_path):
     result.save(tmp_path)
     page = write_report(tmp_path).read_text()
     drawings = [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
-    assert len(drawings) == 2
+    assert len(drawings) == 3
     ids: list[set[str]] = []
-    for drawing, label in zip(drawings, ("measured programs", "minutes of search"), strict=True):
+    bars, *curves = drawings
+    words = "".join(bars.itertext())
+    assert all(text in words for text in ("tuned", "21 ms", "PyTorch", "42 ms"))
+    # It would dwarf the others.
+    assert "untuned" not in words
+    for drawing, label in zip(curves, ("measured programs", "minutes of search"), strict=True):
         curve = next(node for node in drawing.iter() if node.get("id") == "curve")
         path = next(node for node in curve.iter() if node.tag.endswith("path"))
         # Two steps, each a horizontal and a vertical line.
@@ -98,12 +122,21 @@ def test_the_curves_are_drawn(result, tmp_path):
 
 
 def test_an_unfinished_run_has_a_report_too(result, tmp_path):
-    unfinished = dataclasses.replace(result, end_to_end=None, searched=0, curve=result.curve[:1])
+    unfinished = dataclasses.replace(result, end_to_end=None, searched=False, curve=result.curve[:1])
     unfinished.save(tmp_path)
     page = write_report(tmp_path).read_text()
-    assert "Not finished: 64 of 64 programs are measured." in page
+    assert "Not finished: 64 programs are measured." in page
     assert "<svg" not in page
     assert headline(unfinished) in page
+
+
+def test_the_headline_names_the_peers_and_only_without_them_the_untuned_network(result):
+    assert headline(result) == ("resnet-18: 21 ms tuned; PyTorch 42 ms; after 64 measured programs in 1:40.")
+    compared = result.end_to_end
+    alone = dataclasses.replace(compared, networks=[compared.tuned, compared.networks[-1]])
+    assert headline(dataclasses.replace(result, end_to_end=alone)) == (
+        "resnet-18: 21 ms tuned; untuned 1.1 s; after 64 measured programs in 1:40."
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tvm_gnn_cost.tuning.result import (
     FILE_NAME,
     CurvePoint,
     EndToEnd,
+    NetworkTimes,
     Settings,
     TaskResult,
     TuneResult,
@@ -18,7 +20,20 @@ from tvm_gnn_cost.tuning.result import (
     resume,
 )
 
-SETTINGS = Settings("net", 8, "gnn", 0, "{}", 2, 16)
+SETTINGS = Settings("net", 8, None, "gnn", 0, "{}", 2, 16)
+
+END_TO_END = EndToEnd(
+    [
+        NetworkTimes("tuned", [0.5], 2e-7),
+        NetworkTimes("PyTorch", [], failure="it is not installed"),
+        NetworkTimes("untuned", [1.0], 1e-7),
+    ],
+    matrix_product=1e10,
+    reference="PyTorch",
+    peers=True,
+)
+#: What a version before the peers saved.
+OLD_END_TO_END = {"untuned": [1.0], "tuned": [0.5], "untuned_difference": 1e-7, "tuned_difference": 2e-7}
 
 
 def result() -> TuneResult:
@@ -27,7 +42,7 @@ def result() -> TuneResult:
         {"processor": "p"},
         {"torch": "1"},
         "2026-01-01",
-        tasks=[TaskResult("a", 2, 4.0), TaskResult("b", 1, 1.0)],
+        tasks=[TaskResult("a", 2, 4.0, flops=6e9), TaskResult("b", 1, 1.0, flops=4e9)],
         curve=[CurvePoint(0, 0.0, 9.0)],
     )
 
@@ -47,16 +62,19 @@ def test_the_records_decide_what_was_measured() -> None:
     found.tasks[0].add([0.5])
     found.recount_trials([[2.0, math.inf], []])
     assert [(task.trials, task.failed, task.best) for task in found.tasks] == [(2, 1, 2.0), (0, 0, None)]
-    assert (found.trials, found.latency, found.untuned_latency) == (2, 5.0, 9.0)
+    assert (found.trials, found.latency) == (2, 5.0)
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = result()
-    found.end_to_end = EndToEnd([1.0], [0.5], 1e-7, 2e-7)
+    found.end_to_end = END_TO_END
     found.spend("mutation", 1.0)
     found.spend("mutation", 2.0)
     found.save(tmp_path)
-    assert load_result(tmp_path) == found
+    again = load_result(tmp_path)
+    assert again == found
+    assert again.work_dir == tmp_path
+    assert str(tmp_path) not in (tmp_path / FILE_NAME).read_text()
     assert found.seconds == {"mutation": 3.0}
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
@@ -64,19 +82,75 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_run_is_finished_when_its_budget_is_used_and_it_was_compared() -> None:
     found = result()
     assert not found.finished
-    found.searched = 8
+    found.searched = True
     assert not found.finished
-    found.end_to_end = EndToEnd([1.0], [0.5], 0.0, 0.0)
+    found.end_to_end = END_TO_END
     assert found.finished
+
+
+def test_speeds_follow_from_operations_and_seconds() -> None:
+    found = result()
+    found.tasks[0].add([2.0])
+    assert found.flops == 2 * 6e9 + 4e9
+    assert found.share_of_matrix_product(6e9, 2.0) is None
+    assert "of_matrix_product" in found.as_json()["tasks"][0]
+    found.end_to_end = END_TO_END
+    assert found.share_of_matrix_product(6e9, 2.0) == 0.3
+    assert found.share_of_matrix_product(0.0, 2.0) is None
+    data = found.as_json()
+    assert [(task["gflops"], task["of_matrix_product"]) for task in data["tasks"]] == [(3.0, 0.3), (4.0, 0.4)]
+    assert [(one["name"], one["gflops"]) for one in data["end_to_end"]["networks"]] == [
+        *(("tuned", 32.0), ("PyTorch", None), ("untuned", 16.0)),
+    ]
+    assert json.dumps(data)
+
+
+def test_the_latency_of_repeats_is_their_median() -> None:
+    assert NetworkTimes("tuned", [3.0, 1.0, 2.0]).latency == 2.0
+    assert NetworkTimes("PyTorch", [], failure="no").latency == math.inf
+    assert END_TO_END.tuned.seconds == [0.5]
+
+
+def test_an_unfinished_tuning_has_no_library_to_run(tmp_path: Path) -> None:
+    found = result()
+    found.save(tmp_path)
+    with pytest.raises(InputError, match="holds no library, its tuning is not finished; tune again to go on"):
+        load_result(tmp_path).run(1.0)
+    found.library = "net.so"
+    found.save(tmp_path)
+    with pytest.raises(InputError, match=r"net\.so does not exist; tune again in "):
+        load_result(tmp_path).run(1.0)
 
 
 def test_a_work_directory_is_resumed_with_more_trials_and_no_other_change(tmp_path: Path) -> None:
     assert resume(SETTINGS, tmp_path, "records.json", ("torch",)).tasks == []
     result().save(tmp_path)
-    more = Settings("net", 16, "gnn", 0, "{}", 2, 16)
+    more = Settings("net", 16, None, "gnn", 0, "{}", 2, 16)
     assert resume(more, tmp_path, "records.json", ("torch",)).settings == more
     with pytest.raises(InputError, match="was tuned with batch 2, not 4"):
-        resume(Settings("net", 8, "gnn", 0, "{}", 4, 16), tmp_path, "records.json", ("torch",))
+        resume(Settings("net", 8, None, "gnn", 0, "{}", 4, 16), tmp_path, "records.json", ("torch",))
+
+
+def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
+    found = result()
+    found.tasks[0].trials, found.searched, found.seconds = 8, True, {"building": 90.0}
+    found.save(tmp_path)
+
+    def searched(trials: int | None, minutes: float | None) -> bool:
+        return resume(replace(SETTINGS, trials=trials, minutes=minutes), tmp_path, "r", ("torch",)).searched
+
+    assert searched(8, None)
+    assert searched(4, None)
+    assert not searched(9, None)
+    assert searched(None, 1.0)
+    assert not searched(None, 2.0)
+    assert searched(9, 1.0)
+
+
+def test_a_task_without_measurement_has_no_latency() -> None:
+    assert TaskResult("a", 1, None).latency == math.inf
+    assert not TaskResult("a", 1, None).improved
+    assert TaskResult("a", 1, None, best=1.0).improved
 
 
 def test_records_without_a_result_and_a_missing_result_are_named(tmp_path: Path) -> None:
@@ -87,10 +161,12 @@ def test_records_without_a_result_and_a_missing_result_are_named(tmp_path: Path)
         resume(SETTINGS, tmp_path, "records.json", ("torch",))
 
 
-@pytest.mark.parametrize("change", [{"settings": {}}, {"tasks": [{"weight": 1}]}, {"end_to_end": 3}])
+@pytest.mark.parametrize(
+    "change", [{"settings": {}}, {"tasks": [{"weight": 1}]}, {"end_to_end": 3}, {"end_to_end": OLD_END_TO_END}]
+)
 def test_a_damaged_result_is_named(tmp_path: Path, change: dict[str, object]) -> None:
     result().save(tmp_path)
     whole = json.loads((tmp_path / FILE_NAME).read_text())
     (tmp_path / FILE_NAME).write_text(json.dumps(whole | change))
-    with pytest.raises(InputError, match=r"is not a tuning result \(.*remove the file"):
+    with pytest.raises(InputError, match=r"is not a tuning result of this version \(.*remove that one"):
         load_result(tmp_path)

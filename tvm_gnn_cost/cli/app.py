@@ -30,7 +30,7 @@ for command, epilog in (
     (embed, "Example: `tvm-gnn-cost embed work/store types.png`"),
     (train, "Example: `tvm-gnn-cost train work/store my-model.safetensors`"),
     (evaluate, "Example: `tvm-gnn-cost evaluate work/store --model my-model.safetensors --model random`"),
-    (tune, "Example: `tvm-gnn-cost tune --network resnet-18 --trials 576 --cost-model gnn`"),
+    (tune, "Example: `tvm-gnn-cost tune my.onnx --minutes 5`"),
     (report, "Example: `tvm-gnn-cost report work/resnet-18-gnn`"),
 ):
     app.command(epilog=epilog)(command)

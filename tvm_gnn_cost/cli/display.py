@@ -82,10 +82,10 @@ class Display:
                 self.bars.update(self.bar, completed=self.finished_tasks)
                 self._stage(f"{task} is done ({self.finished_tasks} of {self.tasks} tasks)")
             case TrialsMeasured(task, trials, budget):
-                best = f"best {latency(event.latency)}, untuned {latency(event.untuned_latency)}"
+                best = f"best {latency(event.latency)}"
                 self.bars.update(self.bar, completed=trials, total=budget, description=best)
                 if not console.is_terminal:
-                    self.note(f"{trials}/{budget} trials  {best}  {task}")
+                    self.note(f"{trials if budget is None else f'{trials}/{budget}'} trials  {best}  {task}")
             case EpochFinished(number, metrics):
                 self.bars.update(self.bar, completed=number)
                 self._stage(f"epoch {number}, validation error {metrics['validation_error']:.3f}")

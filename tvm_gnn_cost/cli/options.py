@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from tvm_gnn_cost.errors import InputError
 
 
 class SchedulerOption(StrEnum):
@@ -27,3 +30,19 @@ HardwareOption = Annotated[
 ]
 
 StoreArgument = Annotated[Path, typer.Argument(help="A graph store, see 'extract'.")]
+
+
+def shapes_by_name(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """What the options ``--shape NAME=1,3,224,224`` say.
+
+    Raises:
+        InputError: one is of another form, or a name comes twice.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for option in options:
+        name, equals, sizes = option.rpartition("=")
+        parts = [part.strip() for part in sizes.split(",")]
+        if not equals or name in found or not all(part.isdecimal() for part in parts):
+            raise InputError(f"--shape {option}: an input's shape is NAME=1,3,224,224, and each input has one")
+        found[name] = tuple(int(part) for part in parts)
+    return found

@@ -7,23 +7,42 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.options import JsonOption, SchedulerOption
+from tvm_gnn_cost.cli.options import JsonOption, SchedulerOption, shapes_by_name
 from tvm_gnn_cost.cli.outcome import exit_codes, json_result
 
 
 def tune(
     network: Annotated[
         str,
-        typer.Option(
-            help="resnet-18, mobilenet-v1, mobilenet-v2, inception-v3 or any other workload; for auto-scheduler "
-            "resnet-18, mobilenet, inception-v3 or mlp."
+        typer.Argument(
+            help="An .onnx file, a .pt2 file of torch.export, package.module:function that returns an nn.Module and "
+            "its example inputs, or a name: resnet-18, mobilenet-v1, mobilenet-v2, inception-v3 or any other workload; "
+            "for auto-scheduler resnet-18, mobilenet, inception-v3 or mlp."
         ),
     ] = "resnet-18",
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=1,3,224,224", help="The shape of an input whose sizes are open; repeat it."),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(help="An .npz file of example inputs by name; others are drawn. [default: all are drawn]"),
+    ] = None,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="Read a .pt2 file, which can run any code while it is read.")
+    ] = False,
     scheduler: Annotated[
         SchedulerOption,
         typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
     ] = SchedulerOption.meta_schedule,
-    trials: Annotated[int, typer.Option(min=1, help="Programs to measure in all, over all of its tasks.")] = 576,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="When the search ends; compiling and comparing come on top. [default: 5]"),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=0, help="Programs to measure in all; 0 compiles the cost model's own choices at once."),
+    ] = None,
     cost_model: Annotated[
         str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, or the path of a checkpoint.")
     ] = "gnn",
@@ -35,18 +54,24 @@ def tune(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Programs measured at a time.")] = 16,
-    population: Annotated[int, typer.Option(min=8, help="Candidates that the evolutionary search keeps.")] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Programs measured at a time.")] = 8,
+    population: Annotated[int, typer.Option(min=8, help="Candidates that the evolutionary search keeps.")] = 64,
+    compare: Annotated[
+        bool,
+        typer.Option(help="Time PyTorch, torch.compile and ONNX Runtime too, beside the tuned and untuned network."),
+    ] = True,
     json: JsonOption = None,
 ) -> None:
-    """Tunes a network on this CPU, compares it end to end with the untuned one, and writes report.html.
+    """Tunes a network on this CPU, writes it as a library, and compares it with PyTorch and ONNX Runtime.
 
-    It measures TVM's default schedules, searches for better ones with MetaSchedule or Ansor and the cost model,
-    compiles the network both ways, compares the outputs (with PyTorch's; with Ansor, with each other) and times both.
-    Ctrl-C is safe at any time: the same command goes on where it stopped.
+    It searches for schedules with MetaSchedule or Ansor and the cost model, compiles the network with the best ones,
+    and times it in turn with TVM's default schedules, PyTorch, torch.compile and ONNX Runtime; the outputs are compared
+    too. The work directory then holds NETWORK.so, run.py that runs it with TVM alone, and report.html. Ctrl-C is safe
+    at any time: the same command goes on where it stopped.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.cli.tables import print_tuning
+    from tvm_gnn_cost.networks.inputs import read_inputs
     from tvm_gnn_cost.progress import Note, Stage
     from tvm_gnn_cost.tuning.report import write_report
     from tvm_gnn_cost.tuning.tune import default_work_dir
@@ -59,16 +84,22 @@ def tune(
 
             result = tvm_gnn_cost.tune(
                 network,
+                read_inputs(inputs) if inputs is not None else None,
                 trials,
                 cost_model,
                 folder,
+                shapes=shapes_by_name(shape or []),
+                trusted=trusted,
                 scheduler=scheduler.value,
                 seed=seed,
+                minutes=minutes,
                 batch=batch,
                 population=population,
+                compare=compare,
                 progress=display,
             )
         page = write_report(folder)
         print_tuning(result)
         display(Note(f"report: {page}"))
+        display(Note(f"library: {folder / result.library}; python {folder / 'run.py'} runs it"))
         write({"work_dir": str(folder), "report": str(page), **result.as_json()})

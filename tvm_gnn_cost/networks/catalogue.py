@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from tvm_gnn_cost.errors import InputError
@@ -52,3 +53,28 @@ def workload(name: str) -> tuple[nn.Module, tuple[int, ...]]:
         return operators.operator(kind, int(number))
     known = ", ".join([*TUNED, *(n for n in TRAINING if n not in TUNED), *(f"{k}/N" for k in operators.KINDS)])
     raise InputError(f"unknown workload '{name}'; one of: {known}")
+
+
+def drawn_workload(name: str) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """A workload with weights from a fixed seed, and an example of its input.
+
+    Raises:
+        InputError: there is no such workload.
+    """
+    # Making a network must not shift the caller's random numbers.
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        module, shape = workload(name)
+        give_weights(module)
+        return module.eval(), (torch.randn(shape),)
+
+
+def give_weights(module: nn.Module) -> None:
+    """Draws weights that keep the size of the activations through any depth (He et al. 2015, arXiv:1502.01852).
+
+    With torch's own weights the activations of a deep network vanish: its output is the last layer's bias, and
+    comparing it with PyTorch's would not show a wrong convolution.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -8,7 +8,7 @@ target, a workload, a candidate, a cost model) are ``Any`` here: a caller only p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -34,18 +34,23 @@ class Network:
     """A network ready to tune.
 
     Attributes:
-        name: Its name in the scheduler's catalogue.
+        name: Its name in the scheduler's catalogue, or of its file or function.
         mod: The Relax or Relay module.
         params: The weights that ``mod`` takes as parameters, by name.
-        example: float32, an input.
-        expected: float32, PyTorch's output for ``example``; None where the network has no PyTorch definition.
+        inputs: An example of each input, by name, in the order of the network's parameters.
+        expected: The framework's outputs for ``inputs``; None where no framework can run the network.
+        program: The network as its framework holds it, a ``torch.export.ExportedProgram`` or an ``onnx.ModelProto``, to
+            be compared with; None if there is none.
+        digest: A hash of the program with its weights; empty for a name of the catalogue, which says as much.
     """
 
     name: str
     mod: Any
     params: Mapping[str, Any]
-    example: npt.NDArray[np.float32]
-    expected: npt.NDArray[np.float32] | None
+    inputs: Mapping[str, npt.NDArray[Any]]
+    expected: tuple[npt.NDArray[Any], ...] | None
+    program: Any = None
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,6 +226,9 @@ class SearchListener(Protocol):
     def interrupted(self) -> bool:
         """Whether the user pressed Ctrl-C, so that the search must end."""
 
+    def finished(self) -> bool:
+        """Whether the budget is spent, so that the search must end."""
+
     def measured(self, task: int, latencies: Sequence[float]) -> None:
         """Takes a measured batch: the task's position and each program's seconds, infinite if it failed."""
 
@@ -233,28 +241,37 @@ class SearchSettings:
     """How a search runs.
 
     Attributes:
-        trials: Number of programs to measure, over all tasks.
-        measured: Number of programs that an earlier run measured.
+        measured: Number of programs that were measured before.
         batch: Number of programs measured at a time.
         population: Population size of the evolutionary search.
         seed: Seed of the search; a resumed search adds ``measured``, so as not to draw the same programs again.
+        latencies: Seconds of each task with the best schedule so far; 0 for a task that needs no measurement.
+        floors: Seconds that no schedule of each task will go below, as far as is known.
     """
 
-    trials: int
     measured: int
     batch: int
     population: int
     seed: int
+    latencies: tuple[float, ...]
+    floors: tuple[float, ...]
 
 
-class Compiled(Protocol):
-    """A compiled network."""
+class Loaded(Protocol):
+    """A compiled network that can be run."""
 
-    def run(self, example: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The network's output."""
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+        """The network's outputs for its inputs, which are named and in the order of its parameters."""
 
-    def latency(self) -> float:
-        """Mean latency in seconds, over as many runs as fit into 50 ms."""
+    def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
+        """The function that runs the network on these inputs and takes no time for anything else."""
+
+
+class Compiled(Loaded, Protocol):
+    """A network that was just compiled."""
+
+    def export(self, path: Path) -> None:
+        """Writes a shared library that holds the weights too, for :meth:`Scheduler.load`."""
 
 
 class Scheduler(Protocol):
@@ -265,12 +282,14 @@ class Scheduler(Protocol):
         checkpoint: The model that ships with the package for it.
         packages: The Python packages whose versions a result names.
         records_file: Name of the file of measure records in a work directory.
+        run_script: A script that runs an exported library, in which NETWORK stands for the library's name.
     """
 
     name: str
     checkpoint: Path
     packages: tuple[str, ...]
     records_file: str
+    run_script: Path
 
     def versions(self) -> dict[str, str]:
         """Versions that a result names beside those of ``packages``."""
@@ -281,12 +300,28 @@ class Scheduler(Protocol):
     def target(self, hardware: str = "") -> Any:
         """The target of this machine; ``auto_scheduler``'s carries the name ``hardware``."""
 
-    def network(self, name: str) -> Network:
-        """A network to tune, with weights from a fixed seed.
+    def network(
+        self,
+        source: Any,
+        inputs: Any = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        trusted: bool = False,
+    ) -> Network:
+        """A network to tune, with its own weights; the catalogue's are from a fixed seed.
+
+        Args:
+            source: A name of the scheduler's catalogue, the path of an ``.onnx`` or ``.pt2`` file,
+                ``package.module:function``, an ``nn.Module``, a ``torch.export.ExportedProgram``, an
+                ``onnx.ModelProto``, or a Relax or Relay module.
+            inputs: Examples of its inputs, by name or in order; an ``nn.Module`` needs them, others are drawn where
+                they are missing.
+            shapes: The shapes of inputs whose sizes the network leaves open, by name.
+            trusted: Whether a file may run code while it is read.
 
         Raises:
-            InputError: there is no such network.
-            WorkError: TVM cannot import it.
+            InputError: there is no such network, a file is of another kind or not trusted, or the inputs do not fit.
+            WorkError: torch cannot export it, or TVM cannot import it.
+            FileNotFoundError: there is no such file.
         """
 
     def tasks(self, network: Network, target: Any) -> list[Task]:
@@ -302,6 +337,9 @@ class Scheduler(Protocol):
         Raises:
             InputError: there is no such workload.
         """
+
+    def flops(self, task: Task) -> float:
+        """Floating point operations of one run of the task's program; a multiplication and an addition are two."""
 
     def untuned(self, task: Task) -> Any:
         """The candidate that is the task's program before any schedule."""
@@ -356,12 +394,25 @@ class Scheduler(Protocol):
             InputError: there is no such model or file.
         """
 
-    def batch_size(self, tasks: int, trials: int, batch: int) -> int:
-        """Number of programs to measure at a time, ``batch`` or fewer, so that every task gets its turn.
+    def score(self, model: Any, task: Task, target: Any, candidates: Sequence[Any]) -> npt.NDArray[np.float64]:
+        """float64[n]: what a cost model of this scheduler predicts for candidates; higher is faster."""
+
+    def learn(
+        self, model: Any, task: Task, target: Any, candidates: Sequence[Any], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Updates a cost model of this scheduler with measured candidates."""
+
+    def learn_records(self, model: Any, tasks: Sequence[Task], work_dir: Path) -> None:
+        """Updates a cost model of this scheduler with the records of an earlier run.
 
         Raises:
-            InputError: there are fewer trials than the search needs.
+            InputError: the records are damaged.
         """
+
+    def record(
+        self, measured: Sequence[tuple[Task, Sequence[Any], Sequence[Outcome]]], target: Any, work_dir: Path
+    ) -> None:
+        """Adds measured candidates to the records of a work directory."""
 
     def measure_untuned(self, tasks: Sequence[Task], target: Any, work_dir: Path) -> list[Outcome]:
         """Measures each task's program before any schedule, and records it if :meth:`compile` needs the record."""
@@ -388,16 +439,29 @@ class Scheduler(Protocol):
         """
 
     def compile(
-        self, network: Network, target: Any, work_dir: Path | None = None, tuned: Sequence[Task] = ()
+        self,
+        network: Network,
+        target: Any,
+        work_dir: Path | None = None,
+        tuned: Sequence[Task] = (),
+        chosen: Sequence[tuple[Task, Any]] = (),
     ) -> Compiled:
-        """Compiles a network with TVM's default schedules, and the fastest recorded ones for the ``tuned`` tasks.
+        """Compiles a network with TVM's default schedules, but for some of its tasks.
 
         Args:
             network: The network.
             target: The target of this machine.
             work_dir: A search's work directory, for the records; default schedules everywhere if None.
-            tuned: The tasks to take from the records; the others keep their default schedules.
+            tuned: The tasks that get their fastest recorded schedule.
+            chosen: Tasks that get a candidate which was never measured.
 
         Raises:
             WorkError: TVM cannot compile the network.
+        """
+
+    def load(self, path: Path) -> Loaded:
+        """Loads a library that :meth:`Compiled.export` wrote.
+
+        Raises:
+            WorkError: TVM cannot load it.
         """

@@ -24,10 +24,9 @@ class OnlineSettings:
     """Settings of the updates during a search.
 
     Attributes:
-        nodes_per_update: Number of graph nodes that an update trains on. It bounds nodes, not seconds, so that a seed
-            gives the same search on a busy machine too.
-        steps_per_update: Largest number of steps of an update; it matters at the start of a search, when the buffer
-            holds few nodes.
+        nodes_per_update: Number of graph nodes that an update trains on at most. It bounds nodes, not seconds, so that
+            a seed gives the same search on a busy machine too.
+        steps_per_update: Largest number of steps of an update.
         programs_per_step: Number of programs in a step, half of them of the task that was just measured.
         buffer_programs: Size of the replay buffer.
         learning_rate: Learning rate of AdamW.
@@ -36,9 +35,9 @@ class OnlineSettings:
         seed: Seeds the draws from the buffer.
     """
 
-    nodes_per_update: int = 100_000
-    steps_per_update: int = 256
-    programs_per_step: int = 64
+    nodes_per_update: int = 20_000
+    steps_per_update: int = 6
+    programs_per_step: int = 32
     buffer_programs: int = 4096
     learning_rate: float = 5e-4
     anchor: float = 1e-2
@@ -60,8 +59,9 @@ class _TaskBuffer:
 class OnlineModel:
     """Scores programs and learns from measured ones, starting from a checkpoint.
 
-    Every update starts from the pre-trained weights and trains on the whole replay buffer, so that the weights do not
-    drift away in a long search.
+    An update takes a few steps from the present weights, half on the task that was just measured and half on others
+    from the replay buffer, and is pulled towards the pre-trained weights, so that it costs little and does not drift
+    away in a long search.
 
     Args:
         checkpoint: The pre-trained model.
@@ -77,6 +77,7 @@ class OnlineModel:
         self.scorer = Scorer(checkpoint)
         self.buffers: dict[str, _TaskBuffer] = {}
         self.updates = 0
+        self._pretrained = [parameter.detach().clone() for parameter in self.scorer.model.parameters()]
 
     @property
     def detail(self) -> Detail:
@@ -131,14 +132,13 @@ class OnlineModel:
             self.buffers[task] = buffer.keep(np.setdiff1d(rows, oldest))
 
     def _train(self, current: str) -> None:
-        self._restore_pretrained()
         names = [name for name, b in self.buffers.items() if np.isfinite(b.latency).any() and len(b.latency) > 1]
         if not names:
             return
         settings, rng = self.settings, np.random.default_rng([self.settings.seed, self.updates])
         loss_of = combine(settings.loss)
         model = self.scorer.model
-        pretrained = [p.detach().clone() for p in model.parameters()]
+        # Without the momentum of earlier updates: what is saved with the weights and the buffer is all there is.
         optimizer = torch.optim.AdamW(model.parameters(), settings.learning_rate, weight_decay=0.0)
         nodes = steps = 0
         with torch.random.fork_rng(devices=[]):
@@ -148,7 +148,7 @@ class OnlineModel:
                 graphs, target, task = self._draw(names, current, rng)
                 batch = self.scorer.batch(graphs)
                 loss = loss_of(model(batch), torch.from_numpy(target), torch.from_numpy(task))
-                for parameter, start in zip(model.parameters(), pretrained, strict=True):
+                for parameter, start in zip(model.parameters(), self._pretrained, strict=True):
                     loss = loss + settings.anchor * (parameter - start).square().sum()
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -158,11 +158,8 @@ class OnlineModel:
                 steps += 1
             model.eval()
         if not all(bool(p.isfinite().all()) for p in model.parameters()):
-            self._restore_pretrained()
-
-    def _restore_pretrained(self) -> None:
-        # Training changes the parameters in place, so it must work on copies of the loaded tensors.
-        self.scorer.model.load_state_dict({name: t.clone() for name, t in self.checkpoint.state.items()})
+            # Training changes the parameters in place, so it must work on copies of the loaded tensors.
+            model.load_state_dict({name: t.clone() for name, t in self.checkpoint.state.items()})
 
     def _draw(
         self, names: list[str], current: str, rng: np.random.Generator

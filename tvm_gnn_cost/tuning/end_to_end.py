@@ -1,31 +1,123 @@
-"""Compares a network compiled with and without its tuned schedules: outputs and latencies."""
+"""Compares the tuned network end to end with the untuned one and with what people run it with today."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.contest import Contestant, contest
+from tvm_gnn_cost.networks import onnx_graphs
+from tvm_gnn_cost.networks.peers import peers_of, save_program
+from tvm_gnn_cost.progress import Progress, Stage
 from tvm_gnn_cost.schedulers.scheduler import Compiled, Network
-from tvm_gnn_cost.tuning.result import EndToEnd
+from tvm_gnn_cost.tuning import contestant
+from tvm_gnn_cost.tuning.result import EndToEnd, NetworkTimes
+
+_MATRIX_PRODUCT = "matrix product"
 
 
-def compare_end_to_end(network: Network, untuned: Compiled, tuned: Compiled, repeats: int = 5) -> EndToEnd:
-    """Times both in turn, and compares their outputs with PyTorch's; where there is none, with the untuned network's.
+def compare_end_to_end(
+    network: Network,
+    scheduler: str,
+    tuned: Path,
+    untuned: Compiled,
+    logs: Path,
+    *,
+    peers: bool,
+    progress: Progress,
+    interrupted: Callable[[], bool],
+    repeats: int = 5,
+) -> EndToEnd:
+    """Times the network's contestants in turn, each in its own process, and compares their outputs with the reference.
+
+    The reference is the framework's output, or that of the untuned network where there is none.
 
     Args:
-        network: Gives the input, and the output to compare with.
+        network: Gives the inputs, the output to compare with and the program of the peers.
+        scheduler: Which one's libraries ``tuned`` and ``untuned`` are.
+        tuned: The library with the fastest schedules found.
         untuned: The network with TVM's default schedules.
-        tuned: The network with the fastest schedules found.
-        repeats: Times that each is measured.
+        logs: Where a contestant that fails leaves what it printed.
+        peers: Whether to time PyTorch, torch.compile and ONNX Runtime too, as far as they can run the network.
+        progress: Receives the stages.
+        interrupted: Whether the user pressed Ctrl-C.
+        repeats: Times that each is timed.
+
+    Raises:
+        WorkError: the tuned library cannot be run.
+        KeyboardInterrupt: Ctrl-C was pressed.
     """
-    # These runs warm up too.
-    outputs = [compiled.run(network.example) for compiled in (untuned, tuned)]
-    reference = outputs[0] if network.expected is None else network.expected
-    scale = np.abs(reference).max()
-    differences = [float(np.abs(output - reference).max() / scale) for output in outputs]
-    seconds: tuple[list[float], list[float]] = ([], [])
-    with machine_to_itself():
-        for _ in range(repeats):
-            for compiled, times in zip((untuned, tuned), seconds, strict=True):
-                times.append(compiled.latency())
-    return EndToEnd(*seconds, *differences)
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        inputs = folder / "inputs.npz"
+        np.savez(inputs, *network.inputs.values(), names=np.array(list(network.inputs)))
+        untuned.export(folder / "untuned.so")
+        programs = {"tuned": (scheduler, tuned)}
+        if peers and network.program is not None:
+            program = save_program(network.program, folder)
+            programs |= {name: (name, program) for name in peers_of(program)}
+        programs["untuned"] = (scheduler, folder / "untuned.so")
+        outputs = {name: folder / f"{name}.npz" for name in programs}
+        contestants = [
+            Contestant(name, contestant.__name__, (runner, str(path), str(inputs), str(outputs[name])))
+            for name, (runner, path) in programs.items()
+        ]
+        contestants.append(Contestant(_MATRIX_PRODUCT, contestant.__name__))
+        takes = " (torch.compile takes up to a minute)" if "torch.compile" in programs else ""
+        progress(Stage(f"starting {', '.join(programs)}{takes}, each in a process of its own"))
+        timed = contest(contestants, logs, repeats=repeats, progress=progress, interrupted=interrupted)
+        found = {one.name: one for one in timed}
+        if found["tuned"].failure:
+            raise WorkError(f"the tuned network cannot be run: {found['tuned'].failure}")
+        arrays = {name: _read(path) for name, path in outputs.items() if not found[name].failure}
+    reference = arrays.get("untuned") if network.expected is None else network.expected
+    product = found.pop(_MATRIX_PRODUCT)
+    return EndToEnd(
+        [
+            NetworkTimes(name, one.seconds, _difference(arrays.get(name), reference), one.failure)
+            for name, one in found.items()
+        ],
+        matrix_product=2 * contestant.SIZE**3 / min(product.seconds) if product.seconds else None,
+        reference=_framework(network),
+        peers=peers,
+    )
+
+
+def _framework(network: Network) -> str:
+    """Whose outputs the contestants' are compared with."""
+    if network.expected is None:
+        return "the untuned network"
+    return "ONNX" if onnx_graphs.accepts(network.program) else "PyTorch"
+
+
+def _read(path: Path) -> list[npt.NDArray[Any]]:
+    with np.load(path) as file:
+        return list(file.values())
+
+
+def _difference(
+    outputs: Sequence[npt.NDArray[Any]] | None, reference: Sequence[npt.NDArray[Any]] | None
+) -> float | None:
+    return None if outputs is None or reference is None else relative_difference(outputs, reference)
+
+
+def relative_difference(outputs: Sequence[npt.NDArray[Any]], reference: Sequence[npt.NDArray[Any]]) -> float:
+    """The largest difference of any output, relative to the largest value of that output's reference.
+
+    Infinite if the outputs have other shapes.
+    """
+    if [one.shape for one in outputs] != [one.shape for one in reference]:
+        return math.inf
+    pairs = [
+        (left.astype(np.float64), right.astype(np.float64)) for left, right in zip(outputs, reference, strict=True)
+    ]
+    return max(
+        float(np.abs(left - right).max(initial=0.0) / (np.abs(right).max(initial=0.0) or 1.0)) for left, right in pairs
+    )

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from tvm_gnn_cost.files import write_text
-from tvm_gnn_cost.tuning.result import PHASES, CurvePoint, TuneResult, load_result
+from tvm_gnn_cost.tuning.result import PHASES, CurvePoint, NetworkTimes, TuneResult, load_result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The page's name in the work directory.
 FILE_NAME = "report.html"
+
+#: Columns of how fast something computes, and of that over the speed of a large matrix product on this machine.
+_SPEED = ("GFLOPS", "of peak")
+
+_BLUE = "#1f6feb"
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,16 @@ def write_report(work_dir: Path) -> Path:
         InputError: its result is damaged.
     """
     result = load_result(work_dir)
+    *others, last = tables(result)
+    # In a terminal the outcome comes last, on a page first.
+    ordered = [*others, last] if result.end_to_end is None else [last, *others]
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     page = environment.get_template("report.html.j2").render(
         result=result,
         headline=headline(result),
-        tables=[*tables(result), _settings(result)],
+        tables=[*ordered, _settings(result)],
         plots=_plots(result.curve) if len(result.curve) > 1 else [],
+        bars=_bars(result.end_to_end.networks) if result.end_to_end is not None else None,
     )
     path = work_dir / FILE_NAME
     write_text(path, page)
@@ -55,53 +67,63 @@ def write_report(work_dir: Path) -> Path:
 def headline(result: TuneResult) -> str:
     """The outcome in one sentence."""
     if result.end_to_end is None:
-        return f"Not finished: {result.trials} of {result.settings.trials} programs are measured."
-    before, after = median(result.end_to_end.untuned), median(result.end_to_end.tuned)
+        return f"Not finished: {result.trials} programs are measured."
+    tuned, *others = result.end_to_end.networks
+    # The untuned network counts only where there is nothing better to compare with.
+    peers = [one for one in others if one.seconds and one.name != "untuned"] or others
+    compared = ", ".join(f"{one.name} {latency(one.latency)}" for one in peers)
     return (
-        f"{result.settings.network}: {latency(before)} untuned, {latency(after)} tuned, "
-        f"{_ratio(before, after)} after {result.trials} measured programs."
+        f"{result.settings.network}: {latency(tuned.latency)} tuned; {compared}; "
+        f"after {result.trials} measured programs in {duration(result.searching_seconds)}."
     )
 
 
 def tables(result: TuneResult) -> list[TableContent]:
-    """The tables of a run: its tasks, the network end to end (once it was compared) and where the time went."""
-    found = [_tasks(result)]
-    if result.end_to_end is not None:
-        found.append(_end_to_end(result))
-    return [*found, _time(result)]
+    """The tables of a run: its tasks, where the time went and, once it was compared, the network end to end."""
+    found = [_tasks(result), _time(result)]
+    return found if result.end_to_end is None else [*found, _end_to_end(result)]
 
 
 def _tasks(result: TuneResult) -> TableContent:
+    whole = result.latency
     rows = [
         (
             task.name,
             str(task.weight),
-            latency(task.untuned),
-            "-" if task.best is None else latency(task.best),
-            "-" if task.best is None else _ratio(task.untuned, task.best),
+            latency(task.latency),
+            "-" if math.isinf(whole) else f"{100 * task.weight * task.latency / whole:.1f} %",
+            *_speed(result, task.flops, task.latency),
             str(task.trials),
             str(task.failed),
         )
-        for task in sorted(result.tasks, key=lambda task: -task.weight * task.untuned)
+        for task in sorted(result.tasks, key=lambda task: -task.weight * task.latency)
     ]
-    before, after = result.untuned_latency, result.latency
     failed = sum(task.failed for task in result.tasks)
+    times = (latency(whole), "100.0 %")
     rows.append(
-        ("weighted sum", "", latency(before), latency(after), _ratio(before, after), str(result.trials), str(failed))
+        ("weighted sum", "", *times, *_speed(result, result.flops, whole), str(result.trials), str(failed)),
     )
     return TableContent(
         "Tasks",
-        ("task", "weight", "untuned", "best measured", "speed-up", "trials", "failed"),
+        ("task", "weight", "latency", "share", *_SPEED, "trials", "failed"),
         rows,
         _kept(result),
     )
+
+
+def _speed(result: TuneResult, flops: float, seconds: float) -> tuple[str, str]:
+    """The columns of _SPEED; moving data is no floating point operation."""
+    share = result.share_of_matrix_product(flops, seconds)
+    return f"{flops / seconds / 1e9:.3g}" if flops and math.isfinite(
+        seconds
+    ) else "-", "-" if share is None else f"{100 * share:.0f} %"
 
 
 def _kept(result: TuneResult) -> str:
     """Says which tasks the tuning did nothing for."""
     unmeasured = [task.name for task in result.tasks if task.best is None]
     slower = [task.name for task in result.tasks if task.best is not None and not task.improved]
-    sentences = []
+    sentences = ["The slowest first; share is that of the weighted sum."]
     if unmeasured:
         sentences.append(f"No valid measurement, default schedule kept: {', '.join(unmeasured)}.")
     if slower:
@@ -112,22 +134,34 @@ def _kept(result: TuneResult) -> str:
 def _end_to_end(result: TuneResult) -> TableContent:
     assert result.end_to_end is not None
     compared = result.end_to_end
-    before, after = median(compared.untuned), median(compared.tuned)
-    reference = "PyTorch" if result.settings.scheduler == "meta-schedule" else "the untuned network"
+    rows = [
+        (
+            one.name,
+            latency(one.latency),
+            latency(min(one.seconds)),
+            latency(max(one.seconds)),
+            _ratio(one.latency, compared.tuned.latency),
+            *_speed(result, result.flops, one.latency),
+            "-" if one.difference is None else f"{one.difference:.2g}",
+        )
+        for one in compared.networks
+        if one.seconds
+    ]
+    sentences = [
+        f"{len(compared.tuned.seconds)} repeats, in turn, each network in a process of its own on all cores.",
+        f"The difference from {compared.reference} is relative to the largest output.",
+    ]
+    if compared.matrix_product is not None:
+        sentences.append(
+            f"The peak is what a large matrix product reaches: {compared.matrix_product / 1e9:.0f} GFLOPS."
+        )
+    sentences += [f"{one.name} cannot be timed: {one.failure}." for one in compared.networks if not one.seconds]
     return TableContent(
         f"{result.settings.network}, end to end",
-        ("network", "median latency", "fastest", "slowest", "speed-up", f"difference from {reference}"),
-        [
-            _network_row("untuned", compared.untuned, "", compared.untuned_difference),
-            _network_row("tuned", compared.tuned, _ratio(before, after), compared.tuned_difference),
-        ],
-        f"{len(compared.tuned)} repeats each, in turn. The difference is relative to the largest output.",
+        ("network", "median", "fastest", "slowest", "over tuned", *_SPEED, "difference"),
+        rows,
+        " ".join(sentences),
     )
-
-
-def _network_row(name: str, seconds: list[float], speed_up: str, difference: float) -> tuple[str, ...]:
-    times = (latency(median(seconds)), latency(min(seconds)), latency(max(seconds)))
-    return (name, *times, speed_up, f"{difference:.2g}")
 
 
 def _time(result: TuneResult) -> TableContent:
@@ -152,7 +186,8 @@ def _settings(result: TuneResult) -> TableContent:
         ("scheduler", settings.scheduler),
         ("network", settings.network),
         ("cost model", settings.cost_model),
-        ("trials", str(settings.trials)),
+        ("trials", "-" if settings.trials is None else str(settings.trials)),
+        ("minutes", "-" if settings.minutes is None else f"{settings.minutes:g}"),
         ("programs a batch", str(settings.batch)),
         ("population", str(settings.population)),
         ("seed", str(settings.seed)),
@@ -196,19 +231,44 @@ def _plots(curve: list[CurvePoint]) -> list[Markup]:
 
 
 def _plot(x: list[float], y: list[float], label: str) -> Markup:
-    import matplotlib
-
-    # Each figure's ids are hashed with its own salt, or two figures on one page would share them.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6, 3.4), layout="constrained")
-        axes = figure.add_subplot()
-        axes.step(x, y, where="post", marker="o", markersize=3, color="#1f6feb", gid="curve")
+    def draw(axes: Axes) -> None:
+        axes.step(x, y, where="post", marker="o", markersize=3, color=_BLUE, gid="curve")
         axes.set(xlabel=label, ylabel="weighted sum of best latencies, ms")
         if max(y) > 5 * min(y):
             axes.set_yscale("log")
+
+    return _svg(draw, 3.4, label)
+
+
+def _bars(networks: Sequence[NetworkTimes]) -> Markup:
+    """The latencies end to end as bars; without the untuned network where it would dwarf the others."""
+    timed = [one for one in networks if one.seconds]
+    longest = max(one.latency for one in timed if one.name != "untuned")
+    shown = [one for one in timed if one.latency <= 4 * longest][::-1]
+
+    def draw(axes: Axes) -> None:
+        colors = [_BLUE if one.name == "tuned" else "#8c959f" for one in shown]
+        bars = axes.barh([one.name for one in shown], [1e3 * one.latency for one in shown], color=colors)
+        axes.bar_label(bars, [latency(one.latency) for one in shown], padding=3)
+        axes.set(xlabel="median latency, ms")
+        axes.margins(x=0.2)
+
+    return _svg(draw, 0.8 + 0.4 * len(shown), "bars")
+
+
+def _svg(draw: Callable[[Axes], None], height: float, salt: str) -> Markup:
+    """A figure as inline SVG, of the given height in inches."""
+    import matplotlib
+
+    # Each figure's ids are hashed with its own salt, or two figures on one page would share them.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_axisbelow(True)
         axes.grid(visible=True, which="both", alpha=0.3)
+        draw(axes)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = file.getvalue()

@@ -7,13 +7,16 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.machine import describe_machine
+from tvm_gnn_cost.tuning.library import TunedNetwork
 
 #: Where in the work directory the result is.
 FILE_NAME = "tuning.json"
@@ -37,24 +40,35 @@ class Settings:
     """The arguments of a tuning run.
 
     Attributes:
-        network: A name in the catalogue.
-        trials: Programs to measure, over all tasks and all runs in this work directory.
+        network: The network's name: in the catalogue, or of its file, function or class.
+        trials: Programs to measure, over all tasks and all runs in this work directory; 0 to take the cost model's own
+            choices; None for no limit.
+        minutes: Minutes to search, over all runs in this work directory; None for no limit.
         cost_model: ``gnn``, ``xgb``, ``random`` or a checkpoint's path.
         seed: The seed of the search.
         target: TVM's target, as JSON.
         batch: Programs measured at a time.
         population: Candidates that the evolutionary search keeps.
         scheduler: ``meta-schedule`` or ``auto-scheduler``.
+        digest: A hash of the network and its weights; empty for a name in the catalogue.
     """
 
     network: str
-    trials: int
+    trials: int | None
+    minutes: float | None
     cost_model: str
     seed: int
     target: str
     batch: int
     population: int
     scheduler: str = "meta-schedule"
+    digest: str = ""
+
+    def covered_by(self, trials: int, seconds: float) -> bool:
+        """Whether so many measured programs or so many seconds of search use up the budget."""
+        return (self.trials is not None and trials >= self.trials) or (
+            self.minutes is not None and seconds >= 60 * self.minutes
+        )
 
 
 @dataclass
@@ -64,18 +78,20 @@ class TaskResult:
     Attributes:
         name: TVM's name of the task.
         weight: How many times the task occurs in the network.
-        untuned: Mean latency of the default schedule.
+        untuned: Latency of the default schedule; None if it was not measured, as those of large tasks are not.
         best: Least mean latency of the measured programs; None if none of them was valid.
         trials: Programs measured, failures included.
         failed: Programs that failed to build or to run.
+        flops: Floating point operations of one run.
     """
 
     name: str
     weight: int
-    untuned: float
+    untuned: float | None
     best: float | None = None
     trials: int = 0
     failed: int = 0
+    flops: float = 0.0
 
     def add(self, latencies: Sequence[float]) -> None:
         """Counts measured programs: mean latencies in seconds, infinite where one failed."""
@@ -87,17 +103,17 @@ class TaskResult:
     @property
     def improved(self) -> bool:
         """Whether a measured program beats the default schedule."""
-        return self.best is not None and self.best < self.untuned
+        return self.best is not None and (self.untuned is None or self.best < self.untuned)
 
     @property
     def latency(self) -> float:
-        """Seconds with the schedule that the tuned network uses: the better one."""
-        return self.best if self.best is not None and self.best < self.untuned else self.untuned
+        """Seconds with the schedule that the tuned network uses: the better one; infinite if none was measured."""
+        return min((one for one in (self.best, self.untuned) if one is not None), default=math.inf)
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The state of the search after a batch: programs measured, seconds searched, weighted sum of latencies in s."""
+    """The state of the search after a batch: programs measured, seconds since the start, weighted sum of latencies."""
 
     trials: int
     seconds: float
@@ -105,22 +121,57 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class EndToEnd:
-    """The network end to end: seconds of each repeat, and the largest difference from the reference output.
+class NetworkTimes:
+    """The network end to end with one of its contestants: the tuned or the untuned library, or a peer.
 
-    The difference is relative to the reference's largest output. The reference is PyTorch with MetaSchedule, and the
-    untuned network itself with ``auto_scheduler``.
+    Attributes:
+        name: ``tuned``, ``untuned``, or the peer's name.
+        seconds: Of a run, one for each repeat; a slow network has fewer repeats.
+        difference: The largest difference of an output from the reference, relative to the reference's largest value.
+        failure: Why it has no seconds, in one sentence; empty if it has.
     """
 
-    untuned: list[float]
-    tuned: list[float]
-    untuned_difference: float
-    tuned_difference: float
+    name: str
+    seconds: list[float]
+    difference: float | None = None
+    failure: str = ""
+
+    @property
+    def latency(self) -> float:
+        """Median of the repeats; infinite if it failed."""
+        return median(self.seconds) if self.seconds else math.inf
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """The network end to end.
+
+    Attributes:
+        networks: The tuned network, its peers and the untuned network.
+        matrix_product: Floating point operations a second that a large matrix product reaches on this machine; None if
+            it failed.
+        reference: Whose outputs the others are compared with.
+        peers: Whether peers were asked for.
+    """
+
+    networks: list[NetworkTimes]
+    matrix_product: float | None
+    reference: str
+    peers: bool
+
+    @property
+    def tuned(self) -> NetworkTimes:
+        """The tuned network."""
+        return next(one for one in self.networks if one.name == "tuned")
 
 
 @dataclass
 class TuneResult:
-    """A tuning run; ``searched`` counts the trials that the search was allowed, ``trials`` the programs measured."""
+    """A tuning run.
+
+    ``searched`` tells that a search has ended of itself: its budget was spent, or there was nothing left to measure.
+    ``library`` is the tuned network's file in ``work_dir``.
+    """
 
     settings: Settings
     machine: dict[str, Any]
@@ -129,8 +180,10 @@ class TuneResult:
     tasks: list[TaskResult] = field(default_factory=list)
     curve: list[CurvePoint] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    searched: int = 0
+    searched: bool = False
+    library: str = ""
     end_to_end: EndToEnd | None = None
+    work_dir: Path = field(default=Path(), compare=False, repr=False)
 
     @property
     def trials(self) -> int:
@@ -143,14 +196,40 @@ class TuneResult:
         return sum(task.weight * task.latency for task in self.tasks)
 
     @property
-    def untuned_latency(self) -> float:
-        """The weighted sum of the tasks' untuned latencies, in seconds."""
-        return sum(task.weight * task.untuned for task in self.tasks)
+    def searching_seconds(self) -> float:
+        """Seconds of preparation and search, over all runs."""
+        return sum(seconds for phase, seconds in self.seconds.items() if phase != "verification")
 
     @property
     def finished(self) -> bool:
-        """Whether the budget is used up and the network was compared end to end."""
-        return self.searched >= self.settings.trials and self.end_to_end is not None
+        """Whether the search has ended and the network was compared end to end."""
+        return self.searched and self.end_to_end is not None
+
+    @property
+    def flops(self) -> float:
+        """Floating point operations of the network: the weighted sum of its tasks'."""
+        return sum(task.weight * task.flops for task in self.tasks)
+
+    def run(self, inputs: Any) -> Any:
+        """Runs the tuned network.
+
+        Args:
+            inputs: An array or a torch tensor; several as a tuple in the network's order, or as a dict by name.
+
+        Returns:
+            The output as an array; several as a tuple of arrays.
+
+        Raises:
+            InputError: the inputs are not the network's, or the library is gone or was made for another machine.
+            WorkError: the library cannot be loaded.
+        """
+        return self._network.run(inputs)
+
+    @cached_property
+    def _network(self) -> TunedNetwork:
+        if not self.library:
+            raise InputError(f"{self.work_dir} holds no library, its tuning is not finished; tune again to go on")
+        return TunedNetwork(self.work_dir / self.library)
 
     def spend(self, phase: str, seconds: float) -> None:
         """Adds seconds to a phase."""
@@ -162,13 +241,34 @@ class TuneResult:
             task.trials, task.failed, task.best = 0, 0, None
             task.add(own)
 
+    def share_of_matrix_product(self, flops: float, seconds: float) -> float | None:
+        """The speed of so many operations in so many seconds over that of a large matrix product; None if unknown."""
+        product = self.end_to_end.matrix_product if self.end_to_end is not None else None
+        return flops / seconds / product if product and flops and math.isfinite(seconds) else None
+
     def as_json(self) -> dict[str, Any]:
-        """The result as plain JSON."""
-        return asdict(self)
+        """The result as plain JSON, with the speeds that follow from it."""
+
+        def speed(flops: float, seconds: float) -> dict[str, Any]:
+            return {
+                "gflops": flops / seconds / 1e9 if math.isfinite(seconds) else None,
+                "of_matrix_product": self.share_of_matrix_product(flops, seconds),
+            }
+
+        data = self._fields()
+        for fields, task in zip(data["tasks"], self.tasks, strict=True):
+            fields |= speed(task.flops, task.latency)
+        if self.end_to_end is not None:
+            for fields, network in zip(data["end_to_end"]["networks"], self.end_to_end.networks, strict=True):
+                fields |= speed(self.flops, network.latency)
+        return data
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "work_dir"}
 
     def save(self, work_dir: Path) -> None:
         """Writes ``work_dir/tuning.json`` whole or not at all."""
-        write_json(work_dir / FILE_NAME, self.as_json())
+        write_json(work_dir / FILE_NAME, self._fields())
 
 
 def load_result(work_dir: Path) -> TuneResult:
@@ -184,16 +284,20 @@ def load_result(work_dir: Path) -> TuneResult:
     try:
         data = json.loads(path.read_text())
         end_to_end = data.pop("end_to_end")
+        if end_to_end:
+            end_to_end["networks"] = [NetworkTimes(**one) for one in end_to_end["networks"]]
         return TuneResult(
             settings=Settings(**data.pop("settings")),
             tasks=[TaskResult(**task) for task in data.pop("tasks")],
             curve=[CurvePoint(**point) for point in data.pop("curve")],
             end_to_end=EndToEnd(**end_to_end) if end_to_end else None,
+            work_dir=work_dir,
             **data,
         )
     except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(
-            f"{path} is not a tuning result ({error!r}); remove the file to tune again from its database"
+            f"{path} is not a tuning result of this version ({error!r}); "
+            "choose another work directory or remove that one"
         ) from error
 
 
@@ -213,7 +317,7 @@ def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[
         if (work_dir / records).exists():
             raise InputError(f"{work_dir} holds {records} but no {FILE_NAME}; choose another directory")
         versions = {name: version(name) for name in packages}
-        return TuneResult(settings, describe_machine(), versions, datetime.date.today().isoformat())
+        return TuneResult(settings, describe_machine(), versions, datetime.date.today().isoformat(), work_dir=work_dir)
     result = load_result(work_dir)
     for name in ("scheduler", "network", "cost_model", "seed", "target", "batch", "population"):
         there, asked = getattr(result.settings, name), getattr(settings, name)
@@ -222,6 +326,12 @@ def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[
                 f"{work_dir} was tuned with {name.replace('_', ' ')} {there}, not {asked}; "
                 "choose another work directory or remove that one"
             )
-    if settings.trials > result.searched:
+    if result.settings.digest != settings.digest:
+        raise InputError(
+            f"{work_dir} was tuned with another network '{settings.network}', of other weights or operators; "
+            "choose another work directory or remove that one"
+        )
+    if (settings.trials, settings.minutes) != (result.settings.trials, result.settings.minutes):
         result.settings = settings
+        result.searched = settings.covered_by(result.trials, result.searching_seconds)
     return result

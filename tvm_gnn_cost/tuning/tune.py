@@ -3,55 +3,85 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.networks.source import name_of
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
-from tvm_gnn_cost.schedulers.scheduler import Scheduler, SearchSettings
+from tvm_gnn_cost.schedulers.scheduler import Network, Scheduler, Task
 from tvm_gnn_cost.training.checkpoint import checkpoint_named
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
 from tvm_gnn_cost.tuning.interrupt import interruptible
-from tvm_gnn_cost.tuning.listener import ResultListener, trials_measured
-from tvm_gnn_cost.tuning.result import CurvePoint, Settings, TaskResult, TuneResult, resume
+from tvm_gnn_cost.tuning.library import write_library
+from tvm_gnn_cost.tuning.listener import ResultListener
+from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult, resume
+from tvm_gnn_cost.tuning.screening import Screening, samples_of_a_task
+from tvm_gnn_cost.tuning.search import search
+
+#: Floating point operations of a task up to which its default schedule is measured too.
+_SMALL = 2e7
+
+#: A difference of outputs, relative to the largest one, that no order of additions in float16 explains.
+_DIFFERENT = 0.05
+
+#: How long a search takes that nobody limits.
+_MINUTES = 5.0
 
 
 def tune(
-    network: str = "resnet-18",
-    trials: int = 576,
+    network: Any = "resnet-18",
+    example_inputs: Any = None,
+    trials: int | None = None,
     cost_model: str = "gnn",
     work_dir: Path | str | None = None,
     *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    trusted: bool = False,
     scheduler: str | None = None,
     seed: int = 0,
-    batch: int = 16,
-    population: int = 128,
+    minutes: float | None = None,
+    batch: int = 8,
+    population: int = 64,
+    compare: bool = True,
     progress: Progress = ignore,
 ) -> TuneResult:
-    """Tunes a network on this machine and compares it end to end with the untuned one.
+    """Tunes a network on this machine, writes it as a library, and compares it end to end with its peers.
 
     Call it again with the same ``work_dir`` after an interruption, or with more ``trials``, to go on: programs in its
     records count and are not measured again. A finished result is returned as it is.
 
     Args:
-        network: A name in the scheduler's catalogue.
-        trials: Programs to measure in all; the last batch is measured whole, so it may be a few more.
+        network: A name in the scheduler's catalogue, the path of an ``.onnx`` or ``.pt2`` file,
+            ``package.module:function``, an ``nn.Module``, a ``torch.export.ExportedProgram``, an ``onnx.ModelProto``,
+            or a Relax or Relay module.
+        example_inputs: Of the network: a tuple of tensors or arrays in its order, or a dict of them by name. An
+            ``nn.Module`` needs them; others are drawn where they are missing.
+        trials: Programs to measure in all; the last batch is measured whole, so it may be a few more. No limit if None.
+            With 0, nothing is measured: the cost model's first choice of each task is compiled.
         cost_model: ``gnn`` (the checkpoint that ships), ``xgb``, ``random``, or a checkpoint's path.
         work_dir: Where the records, the result (``tuning.json``) and TVM's logs are kept; by default
             :func:`default_work_dir`.
+        shapes: The shapes of inputs whose sizes the network leaves open, by name.
+        trusted: Whether the network's file may run code while it is read, as a ``.pt2`` file can.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         seed: Of the search.
+        minutes: Minutes until the search ends, in all runs in ``work_dir``; loading the network counts, compiling and
+            comparing it come on top. No limit if None; 5 if there is no limit of trials either.
         batch: Programs measured at a time.
         population: Candidates that the evolutionary search keeps.
+        compare: Whether to time PyTorch, torch.compile and ONNX Runtime beside the tuned and the untuned network.
         progress: Receives events.
 
     Raises:
         InputError: an argument is wrong, or ``work_dir`` belongs to other settings.
-        WorkError: the network's default schedules can't be built or run.
+        WorkError: the network can't be imported, its default schedules can't be built or run, or the tuned network
+            computes something else.
         WrongTVM: the installed TVM does not have the scheduler.
         KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
     """
@@ -60,74 +90,125 @@ def tune(
         checkpoint_named(cost_model)  # a misspelt path is found out now and not when the network is loaded
     folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
     target = chosen.target()
-    settings = Settings(network, trials, cost_model, seed, str(target), batch, population, chosen.name)
+    if trials is None and minutes is None:
+        minutes = _MINUTES
+    start = time.perf_counter()
+    progress(Stage("loading the network"))
+    loaded = chosen.network(network, example_inputs, shapes, trusted)
+    settings = Settings(
+        loaded.name, trials, minutes, cost_model, seed, str(target), batch, population, chosen.name, loaded.digest
+    )
     result = resume(settings, folder, chosen.records_file, chosen.packages)
     result.versions |= chosen.versions()
-    if not result.finished:
+    if compare and result.end_to_end is not None and not result.end_to_end.peers:
+        result.end_to_end = None
+    if not result.finished or not (folder / result.library).is_file():
         with interruptible() as interrupted, _cost_model_log(folder, progress):
-            _run(chosen, target, result, folder, progress, interrupted)
+            result.spend("preparation", time.perf_counter() - start)
+            _run(chosen, target, loaded, result, folder, compare, progress, interrupted)
     return result
 
 
-def default_work_dir(network: str, cost_model: str, scheduler: str) -> Path:
+def default_work_dir(network: Any, cost_model: str, scheduler: str) -> Path:
     """``work/NETWORK-COST_MODEL``, with the scheduler before it for ``auto-scheduler``.
+
+    NETWORK is the network's name, of a file that without its suffix.
 
     >>> default_work_dir("resnet-18", "gnn", "meta-schedule").as_posix()
     'work/resnet-18-gnn'
     """
     prefix = "" if scheduler == "meta-schedule" else f"{scheduler}-"
-    return Path("work") / f"{prefix}{network}-{Path(cost_model).stem}".replace("/", "-")
+    return Path("work") / f"{prefix}{name_of(network)}-{Path(cost_model).stem}".replace("/", "-")
 
 
 def _run(
     scheduler: Scheduler,
     target: Any,
+    network: Network,
     result: TuneResult,
     work_dir: Path,
+    compare: bool,
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> None:
     """Does whatever ``result`` still lacks."""
     start = time.perf_counter()
     settings = result.settings
-    progress(Stage("loading the network and the cost model"))
-    network = scheduler.network(settings.network)
+    progress(Stage("loading the cost model"))
     tasks = scheduler.tasks(network, target)
-    batch = scheduler.batch_size(len(tasks), settings.trials, settings.batch)
-    model = scheduler.cost_model(settings.cost_model, settings.seed, len(tasks), batch)
+    model = scheduler.cost_model(settings.cost_model, settings.seed, len(tasks), settings.batch)
     work_dir.mkdir(parents=True, exist_ok=True)
+    screening = Screening(scheduler, model, target, samples_of_a_task(len(tasks)), settings.seed)
+    listener = ResultListener(result, work_dir, progress, interrupted)
     if not result.tasks:
-        progress(Stage(f"measuring the default schedules of {len(tasks)} tasks"))
-        for task, outcome in zip(tasks, scheduler.measure_untuned(tasks, target, work_dir), strict=True):
-            if outcome.failure is not None:
-                said = outcome.message[-300:]
-                raise WorkError(f"the default schedule of task {task.name} failed ({outcome.failure}): {said}")
-            result.tasks.append(TaskResult(task.name, task.weight, outcome.latency))
-        result.curve = [CurvePoint(0, 0.0, result.untuned_latency)]
+        result.tasks = [TaskResult(one.name, one.weight, None, flops=scheduler.flops(one)) for one in tasks]
+        if settings.trials != 0:
+            progress(Stage("measuring the default schedules of the small tasks"))
+            _measure_untuned(scheduler, tasks, target, result, work_dir)
         result.save(work_dir)
     result.recount_trials(scheduler.latencies(tasks, work_dir))
     result.spend("preparation", time.perf_counter() - start)
-    progress(trials_measured(result, ""))
-    if result.trials < settings.trials and result.searched < settings.trials:
+    if not result.searched and settings.trials != 0:
         # What was compared before is not what the search will have found.
         result.end_to_end = None
         result.save(work_dir)
-        missing = settings.trials - result.trials
-        search = SearchSettings(missing, result.trials, batch, settings.population, settings.seed)
         try:
-            scheduler.search(tasks, model, work_dir, search, ResultListener(result, work_dir, progress, interrupted))
+            search(scheduler, tasks, model, screening, listener)
         finally:
             result.save(work_dir)
-    result.searched = settings.trials
+    result.searched = True
     result.save(work_dir)
     start = time.perf_counter()
-    progress(Stage("compiling the network with and without the tuned schedules, and timing both"))
     improved = [task for task, found in zip(tasks, result.tasks, strict=True) if found.improved]
-    untuned = scheduler.compile(network, target)
-    tuned = scheduler.compile(network, target, work_dir, improved)
-    result.end_to_end = compare_end_to_end(network, untuned, tuned)
+    unmeasured = [task for task, found in zip(tasks, result.tasks, strict=True) if math.isinf(found.latency)]
+    chosen = []
+    if unmeasured:
+        progress(Stage("choosing schedules with the cost model"))
+        before = dict(screening.seconds)
+        chosen = screening.choose(unmeasured, progress)
+        for phase, seconds in screening.seconds.items():
+            result.spend(phase, seconds - before[phase])
+        start = time.perf_counter()
+    progress(Stage("compiling the network with and without the tuned schedules"))
+    tuned = scheduler.compile(network, target, work_dir, improved, chosen)
+    about = {
+        "tuned": {"cost_model": settings.cost_model, "trials": result.trials, "date": result.date},
+        "machine": result.machine,
+        "versions": result.versions,
+    }
+    library = write_library(tuned, network, scheduler, settings.target, work_dir, about)
+    result.library = library.name
+    result.end_to_end = compare_end_to_end(
+        network,
+        scheduler.name,
+        library,
+        scheduler.compile(network, target),
+        work_dir / "logs",
+        peers=compare,
+        progress=progress,
+        interrupted=interrupted,
+    )
     result.spend("verification", time.perf_counter() - start)
     result.save(work_dir)
+    difference = result.end_to_end.tuned.difference
+    if difference is not None and difference > _DIFFERENT:
+        raise WorkError(
+            f"{library} computes something else than {result.end_to_end.reference}: an output differs by "
+            f"{100 * difference:.0f}% of its largest value, which rounding does not explain; do not use it"
+        )
+
+
+def _measure_untuned(
+    scheduler: Scheduler, tasks: Sequence[Task], target: Any, result: TuneResult, work_dir: Path
+) -> None:
+    """Measures the default schedules of the tasks that may need no other; those of the others are slow to run."""
+    small = [i for i, found in enumerate(result.tasks) if found.flops < _SMALL]
+    outcomes = scheduler.measure_untuned([tasks[i] for i in small], target, work_dir)
+    for i, outcome in zip(small, outcomes, strict=True):
+        if outcome.failure is not None:
+            said = outcome.message[-300:]
+            raise WorkError(f"the default schedule of task {tasks[i].name} failed ({outcome.failure}): {said}")
+        result.tasks[i].untuned = outcome.latency
 
 
 class _Notes(logging.Handler):

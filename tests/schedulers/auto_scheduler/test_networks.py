@@ -2,15 +2,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import torch
 import tvm
+from torch import nn
 from tvm import auto_scheduler, relay
 from tvm.contrib import graph_executor
 
-from tvm_gnn_cost.errors import InputError
+from tests.torch_networks import Convolutional, Recurrent, Transformer, assert_close, export_onnx, make
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     NETWORKS,
     _fan_in,
@@ -19,7 +26,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     tasks_of_workload,
 )
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
-from tvm_gnn_cost.schedulers.scheduler import Task
+from tvm_gnn_cost.schedulers.scheduler import Network, Task
 
 
 @pytest.mark.parametrize("name", ["mlp", "mobilenet"])
@@ -30,7 +37,7 @@ def test_the_output_says_something_of_the_network(name: str):
     module = graph_executor.GraphModule(built["default"](tvm.cpu()))
     outputs = []
     for scale in (1.0, 1.01):
-        module.set_input("data", scale * network.example)
+        module.set_input("data", scale * network.inputs["data"])
         module.run()
         outputs.append(module.get_output(0).numpy())
     assert np.isfinite(outputs[0]).all()
@@ -41,11 +48,73 @@ def test_the_output_says_something_of_the_network(name: str):
 
 def test_weights_follow_from_a_fixed_seed() -> None:
     one, two = load_network("mlp"), load_network("mlp")
-    np.testing.assert_array_equal(one.example, two.example)
+    np.testing.assert_array_equal(one.inputs["data"], two.inputs["data"])
     assert list(one.params) == list(two.params)
     for name, weight in one.params.items():
         np.testing.assert_array_equal(weight.numpy(), two.params[name].numpy())
-    assert one.expected is None
+    assert one.expected is one.program is None
+    assert one.digest == ""
+
+
+def assert_right(network: Network, module: nn.Module) -> None:
+    """The compiled network's outputs are PyTorch's."""
+    inputs = {name: torch.from_numpy(array) for name, array in network.inputs.items()}
+    assert_close(CompiledNetwork(network, local_target(), None).run(network.inputs), module, inputs)
+    parameters = [str(one.name_hint) for one in network.mod["main"].params]
+    assert [name for name in parameters if name not in network.params] == list(network.inputs)
+
+
+@pytest.mark.parametrize("kind", [Convolutional, Transformer, Recurrent])
+def test_a_file_of_pytorch_computes_what_pytorch_does(kind: Any, tmp_path: Path) -> None:
+    module = make(kind)
+    network = load_network(export_onnx(module, tmp_path / "net.onnx", dynamo=False, opset_version=17))
+    assert network.name == "net"
+    assert len(network.digest) == 64
+    assert_right(network, module)
+
+
+def test_convolutions_of_a_file_are_tuned_as_nhwc(tmp_path: Path) -> None:
+    path = export_onnx(make(Convolutional), tmp_path / "net.onnx", dynamo=False, opset_version=17)
+    layouts = set(re.findall(r'data_layout="(\w+)"', str(load_network(path).mod)))
+    assert layouts == {"NHWC"}
+
+
+def test_newer_operators_are_converted_or_the_way_out_is_named(tmp_path: Path) -> None:
+    module = make(Convolutional)
+    # Its mean takes the axes as an input, which this TVM's importer would overlook.
+    assert_right(load_network(export_onnx(module, tmp_path / "18.onnx", dynamo=False, opset_version=18)), module)
+    newest = export_onnx(make(Transformer), tmp_path / "net.onnx", dynamo=False, opset_version=20)
+    with pytest.raises(InputError, match=r"net is of ONNX opset 20 and this TVM's importer knows 17.*opset_version=17"):
+        load_network(newest)
+
+
+def test_an_operator_that_tvm_cannot_import_is_named(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Det", ["x"], ["y"])
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2, 2]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "graph", values[:1], values[1:])
+    opset = [onnx.helper.make_opsetid("", 13)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "net.onnx")
+    with pytest.raises(WorkError, match=r"TVM cannot import net: .*\bDet$"):
+        load_network(tmp_path / "net.onnx")
+
+
+def test_networks_of_pytorch_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    module = make(Convolutional)
+    for source in (tmp_path / "net.pt2", "net.pt2", module):
+        with pytest.raises(InputError, match=r"imports no PyTorch program: export .* as an ONNX file"):
+            load_network(source, (torch.randn(1, 3, 8, 8),), trusted=True)
+
+
+def test_a_relay_module_is_a_network() -> None:
+    mod, params = relay.testing.mlp.get_workload(batch_size=2, image_shape=(1, 4, 4))
+    bound = tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(mod["main"], params))
+    outputs = []
+    for source in ((mod, params), bound):
+        network = load_network(source, {"data": np.ones((2, 1, 4, 4), np.float32)})
+        assert network.name == "IRModule"
+        assert network.program is network.expected is None
+        outputs.append(CompiledNetwork(network, local_target(), None).run(network.inputs)[0])
+    np.testing.assert_allclose(*outputs, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

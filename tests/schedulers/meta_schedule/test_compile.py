@@ -4,17 +4,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.schedulers.conftest import Listener
-from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork
+from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import fastest, open_database
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
 
 
+def assert_right(outputs: tuple[Any, ...], network: Network) -> None:
+    assert network.expected is not None
+    for output, expected in zip(outputs, network.expected, strict=True):
+        np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
 def test_the_network_computes_what_pytorch_does(network: Network, target: Any) -> None:
     compiled = CompiledNetwork(network, target, None)
-    np.testing.assert_allclose(compiled.run(network.example), network.expected, atol=1e-5)
-    assert 0 < compiled.latency() < 1
+    assert_right(compiled.run(network.inputs), network)
+    assert compiled.bind(network.inputs)().shape == network.expected[0].shape  # type: ignore[index]
 
 
 def test_records_change_the_programs_and_not_the_output(
@@ -22,5 +29,13 @@ def test_records_change_the_programs_and_not_the_output(
 ) -> None:
     before = network.mod.script()
     compiled = CompiledNetwork(network, target, fastest(tasks[:2], open_database(searched[0])))
-    np.testing.assert_allclose(compiled.run(network.example), network.expected, atol=1e-5)
+    assert_right(compiled.run(network.inputs), network)
     assert network.mod.script() == before
+
+
+def test_a_library_is_written_and_loaded_without_a_word(
+    network: Network, target: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    CompiledNetwork(network, target, None).export(tmp_path / "net.so")
+    assert_right(load_library(tmp_path / "net.so").run(network.inputs), network)
+    assert capfd.readouterr().err == ""

@@ -60,7 +60,7 @@ def test_it_ranks_before_any_measurement(checkpoint: str, population: tuple[Any,
 
 def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, OnlineSettings(nodes_per_update=200_000, learning_rate=3e-3, anchor=0.0))
+    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_update=100, learning_rate=3e-3, anchor=0.0))
     model.update(where, found, results(len(found)))
     scores = model.predict(where, found)
     # The earlier a candidate is in the list, the faster it was said to be.
@@ -112,7 +112,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
 
 def test_failed_measurements_teach_that_a_program_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, OnlineSettings(nodes_per_update=200_000, learning_rate=3e-3, anchor=0.0))
+    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_update=100, learning_rate=3e-3, anchor=0.0))
     outcome = [
         ms.runner.RunnerResult([1e-3], None) if i % 2 else ms.runner.RunnerResult(None, "LocalRunner: Timeout")
         for i in range(len(found))
@@ -165,8 +165,8 @@ def test_tune_relax_with_several_tasks(
     with target, database:
         tuned = tvm.relax.transform.MetaScheduleApplyDatabase()(network.mod)
     machine = tvm.relax.VirtualMachine(tvm.compile(tuned, target), tvm.cpu())
-    output = machine["main"](tvm.runtime.tensor(network.example)).numpy()
-    np.testing.assert_allclose(output, network.expected, atol=1e-4)
+    (example,), (expected,) = network.inputs.values(), network.expected or ()
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(example)).numpy(), expected, atol=1e-4)
 
 
 @derived_object

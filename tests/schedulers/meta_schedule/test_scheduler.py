@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from tests.schedulers.conftest import QUICK
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
@@ -36,10 +38,6 @@ def test_the_groups_of_workloads(scheduler: MetaSchedule) -> None:
     assert len(scheduler.expand(["training"])) == 15 + 4 * len(KINDS)
 
 
-def test_a_batch_is_as_large_as_asked(scheduler: MetaSchedule) -> None:
-    assert scheduler.batch_size(tasks=100, trials=10, batch=16) == 16
-
-
 def test_the_worker_processes_are_shared(scheduler: MetaSchedule) -> None:
     assert scheduler.build_pool is scheduler.build_pool
 
@@ -62,3 +60,10 @@ def test_every_candidate_gets_the_outcome_of_its_own(
     groups = [(task, [scheduler.untuned(task)] * (1 + number)) for number, task in enumerate(tasks)]
     found = [(task, [one.latency for one in own]) for task, own in scheduler.measure(groups, target, QUICK)]
     assert found == list(zip(tasks, ([0.0], [1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]), strict=True))
+
+
+def test_operations_of_a_convolution_are_counted_without_its_padding(scheduler: MetaSchedule) -> None:
+    network = scheduler.network(nn.Conv2d(64, 64, 3, padding=1), (torch.zeros(1, 64, 56, 56),))
+    tasks = scheduler.tasks(network, scheduler.target())
+    counted = sum(task.weight * scheduler.flops(task) for task in tasks)
+    assert counted == pytest.approx(2 * 56 * 56 * 64 * 64 * 9, rel=0.02)

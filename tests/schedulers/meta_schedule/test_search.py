@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.schedulers.conftest import Listener
-from tvm_gnn_cost.progress import Stage, Step
+from tvm_gnn_cost.progress import Step
 from tvm_gnn_cost.schedulers.meta_schedule.search import phase_seconds
 from tvm_gnn_cost.schedulers.scheduler import Task
 
@@ -46,7 +46,6 @@ def test_each_task_is_measured_before_the_next_one_is_searched(
 ) -> None:
     _, listener = searched
     assert listener.events == [
-        Stage("searching"),
         *(Step(f"{step}: {task.name}") for task in tasks[:2] for step in ("searching", "building", "running")),
     ]
     assert [number for number, _ in listener.batches] == [0, 1]

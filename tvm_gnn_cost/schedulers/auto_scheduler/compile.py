@@ -1,12 +1,12 @@
-"""Compiles a network with default or tuned schedules."""
+"""Compiles a network with default or tuned schedules, and loads a library that it exported."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import auto_scheduler, relay
@@ -15,8 +15,35 @@ from tvm.contrib import graph_executor
 from tvm_gnn_cost.schedulers.scheduler import Network
 
 
-class CompiledNetwork:
-    """A network on Relay's graph executor.
+def load_library(path: Path) -> LoadedNetwork:
+    """Loads what :meth:`CompiledNetwork.export` wrote."""
+    return LoadedNetwork(tvm.runtime.load_module(str(path)))
+
+
+class LoadedNetwork:
+    """A network on the graph executor.
+
+    Args:
+        library: What ``relay.build`` made, or a library that was loaded.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self.module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+        """The network's outputs."""
+        self.bind(inputs)()
+        return tuple(self.module.get_output(i).numpy() for i in range(self.module.get_num_outputs()))
+
+    def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
+        """The function that runs the network on these inputs, which are copied now."""
+        self.module.set_input(**inputs)
+        run: Callable[[], Any] = self.module.run
+        return run
+
+
+class CompiledNetwork(LoadedNetwork):
+    """A network that was just compiled.
 
     Args:
         network: The network.
@@ -36,19 +63,9 @@ class CompiledNetwork:
         history = nullcontext() if schedules is None else auto_scheduler.ApplyHistoryBest(list(schedules))
         options = {} if schedules is None else with_records
         with history, tvm.transform.PassContext(opt_level=3, **options):
-            library = relay.build(network.mod, target=target, params=dict(network.params))
-        self.device = tvm.cpu()
-        self.module = graph_executor.GraphModule(library["default"](self.device))
-        self.module.set_input("data", network.example)
+            self.library = relay.build(network.mod, target=target, params=dict(network.params))
+        super().__init__(self.library)
 
-    def run(self, example: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """float32, the network's output for an input."""
-        self.module.set_input("data", example)
-        self.module.run()
-        output: npt.NDArray[np.float32] = self.module.get_output(0).numpy()
-        return output
-
-    def latency(self) -> float:
-        """Mean latency in seconds on the last input, over as many runs as fit into 50 ms."""
-        timer = self.module.module.time_evaluator("run", self.device, number=1, min_repeat_ms=50)
-        return float(timer().mean)
+    def export(self, path: Path) -> None:
+        """Writes a shared library that holds the weights too."""
+        self.library.export_library(str(path))

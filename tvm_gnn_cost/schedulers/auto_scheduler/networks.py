@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
@@ -11,9 +13,21 @@ from tvm import auto_scheduler, relay
 from tvm.target import Target
 
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
-from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.auto_scheduler.operators import te_operator
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.networks import exported, onnx_graphs
+from tvm_gnn_cost.networks.source import load_model
+from tvm_gnn_cost.schedulers.auto_scheduler import relay_modules
+from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS, te_operator
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The newest operators that this TVM's importer knows.
+NEWEST_OPSET = 17
+
+_NO_TORCH = "auto_scheduler's TVM imports no PyTorch program: export {name} as an ONNX file (torch.onnx.export)"
 
 #: Name -> module of ``relay.testing`` and its arguments. Ansor's sketches are written for images in NHWC; a network
 #: without a ``layout`` argument is converted.
@@ -41,8 +55,41 @@ TRAINING = (
 HELD_OUT = tuple(name.replace("_", "-") for name in TEST_NETWORKS["auto-scheduler"])
 
 
-def load_network(name: str) -> Network:
-    """Builds a network of ``relay.testing``, with weights from a fixed seed.
+def load_network(
+    source: Any, inputs: Any = None, shapes: Mapping[str, tuple[int, ...]] | None = None, trusted: bool = False
+) -> Network:
+    """A network ready to tune; see :func:`~tvm_gnn_cost.networks.source.load_model` for the arguments.
+
+    Raises:
+        InputError: there is no such network, a file is of another kind, or the inputs do not fit.
+        WorkError: TVM cannot import it.
+    """
+    if str(source).endswith(".pt2"):
+        raise InputError(_NO_TORCH.format(name=source))
+    frameworks = (onnx_graphs, exported, relay_modules)
+    model = load_model(source, inputs, shapes, trusted, catalogue=_workload, frameworks=frameworks)
+    if exported.accepts(model.program):
+        raise InputError(_NO_TORCH.format(name=model.name))
+    # TVM's importer and passes raise errors of any type.
+    try:
+        if relay_modules.accepts(model.program):
+            (mod, params), program = relay_modules.with_weights(model.program), None
+        else:
+            (mod, params), program = from_onnx(model.program, model.name), model.program
+        if model.name not in NETWORKS:
+            mod = _to_nhwc(mod)
+    except InputError:
+        raise
+    except Exception as error:
+        raise WorkError(f"TVM cannot import {model.name}: {last_line(error)}") from error
+    # An input that nothing reads is no parameter.
+    names = [str(one.name_hint) for one in mod["main"].params if str(one.name_hint) not in params]
+    ordered = {name: model.inputs[name] for name in names}
+    return Network(model.name, mod, params, ordered, model.expected, program, model.digest)
+
+
+def _workload(name: str) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """A network of ``relay.testing`` in NHWC, with weights from a fixed seed.
 
     Raises:
         InputError: there is no such network.
@@ -52,15 +99,41 @@ def load_network(name: str) -> Network:
     module, settings = NETWORKS[name]
     testing = importlib.import_module(f"tvm.relay.testing.{module}")
     mod, params = testing.get_workload(batch_size=1, **settings)
-    rng = np.random.default_rng(0)
-    params = _draw_weights(mod, params, settings.get("layout") == "NHWC", rng)
-    example = rng.standard_normal((1, *settings["image_shape"])).astype(np.float32)
-    if "layout" not in settings:
-        layouts = {"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]}
-        convert = [relay.transform.RemoveUnusedFunctions(), relay.transform.ConvertLayout(layouts)]
-        with tvm.transform.PassContext(opt_level=3):
-            mod = tvm.transform.Sequential(convert)(mod)
-    return Network(name, mod, params, example, None)
+    params = _draw_weights(mod, params, settings.get("layout") == "NHWC", np.random.default_rng(0))
+    return mod if "layout" in settings else _to_nhwc(mod), params
+
+
+def _to_nhwc(mod: tvm.IRModule) -> tvm.IRModule:
+    layouts = {"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]}
+    convert = [relay.transform.RemoveUnusedFunctions(), relay.transform.ConvertLayout(layouts)]
+    with tvm.transform.PassContext(opt_level=3):
+        return tvm.transform.Sequential(convert)(mod)
+
+
+def from_onnx(model: onnx.ModelProto, name: str) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """An ONNX model of fixed sizes as a Relay module, and its weights.
+
+    Raises:
+        InputError: its operators are newer than the importer's.
+    """
+    import onnx.version_converter  # an extra
+
+    opset = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # The importer would take newer operators for old ones, and some then compute something else.
+            if opset > NEWEST_OPSET:
+                model = onnx.version_converter.convert_version(model, NEWEST_OPSET)
+            mod, params = relay.frontend.from_onnx(model)
+        except Exception as error:  # the converter raises errors of any type, or writes what cannot be imported
+            if opset <= NEWEST_OPSET:
+                raise
+            raise InputError(
+                f"{name} is of ONNX opset {opset} and this TVM's importer knows {NEWEST_OPSET}: export it again, in "
+                f"PyTorch with torch.onnx.export(..., opset_version={NEWEST_OPSET}, dynamo=False)"
+            ) from error
+    return mod, params
 
 
 def _draw_weights(mod: tvm.IRModule, params: dict[str, Any], is_nhwc: bool, rng: np.random.Generator) -> dict[str, Any]:
@@ -117,7 +190,7 @@ def tasks_of_workload(name: str, target: Target) -> list[Task]:
         InputError: there is no such workload.
     """
     kind, slash, number = name.partition("/")
-    if not slash:
+    if not slash or kind not in KINDS:
         return extract_tasks(load_network(name), target)
     if not number.isdecimal():
         raise InputError(f"unknown workload '{name}'; an operator is KIND/NUMBER")

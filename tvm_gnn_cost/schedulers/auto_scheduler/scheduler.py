@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from tvm import auto_scheduler
 from tvm.target import Target
 
 from tvm_gnn_cost.datasets.records import last_line
-from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
-from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork
+from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
 from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder
@@ -34,7 +34,14 @@ from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, untuned
 from tvm_gnn_cost.schedulers.auto_scheduler.search import search
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
-from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS, latencies, save_untuned, schedules
+from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
+    RECORDS,
+    latencies,
+    pairs,
+    save_untuned,
+    schedules,
+    unmeasured,
+)
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
     MeasureSettings,
@@ -56,6 +63,7 @@ class AutoScheduler:
     checkpoint = DEFAULT_AUTO_SCHEDULER
     packages: tuple[str, ...] = ("tvm-gnn-cost", "torch", "xgboost")
     records_file = RECORDS
+    run_script = Path(__file__).with_name("run.py")
 
     def versions(self) -> dict[str, str]:
         return {"tvm": tvm.__version__}
@@ -66,14 +74,24 @@ class AutoScheduler:
     def target(self, hardware: str = "") -> Target:
         return local_target(hardware)
 
-    def network(self, name: str) -> Network:
-        return load_network(name)
+    def network(
+        self,
+        source: Any,
+        inputs: Any = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        trusted: bool = False,
+    ) -> Network:
+        return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: Target) -> list[Task]:
         return extract_tasks(network, target)
 
     def tasks_of_workload(self, name: str, target: Target) -> list[Task]:
         return tasks_of_workload(name, target)
+
+    def flops(self, task: Task) -> float:
+        # Negative where TVM cannot count them, as in a pooling.
+        return max(0.0, float(task.workload.compute_dag.flop_ct))
 
     def untuned(self, task: Task) -> Any:
         return untuned(task)
@@ -110,16 +128,31 @@ class AutoScheduler:
             return auto_scheduler.XGBModel(num_warmup_sample=tasks * batch, verbose_eval=0)
         return GNNCostModel(checkpoint_named(name))
 
-    def batch_size(self, tasks: int, trials: int, batch: int) -> int:
-        if trials < tasks:
-            raise InputError(f"there are {tasks} tasks; --trials {trials} is less than one each")
-        return min(batch, trials // tasks)
+    def score(self, model: Any, task: Task, target: Target, candidates: Sequence[Any]) -> npt.NDArray[np.float64]:
+        return np.asarray(model.predict(task.workload, candidates), np.float64)
+
+    def learn(
+        self, model: Any, task: Task, target: Target, candidates: Sequence[Any], outcomes: Sequence[Outcome]
+    ) -> None:
+        model.update(*pairs(task, candidates, outcomes))
+
+    def learn_records(self, model: Any, tasks: Sequence[Task], work_dir: Path) -> None:
+        # A random model has nothing to learn.
+        if hasattr(model, "update_from_file"):
+            model.update_from_file(str(work_dir / RECORDS))
+
+    def record(
+        self, measured: Sequence[tuple[Task, Sequence[Any], Sequence[Outcome]]], target: Target, work_dir: Path
+    ) -> None:
+        for task, candidates, outcomes in measured:
+            auto_scheduler.save_records(str(work_dir / RECORDS), *pairs(task, candidates, outcomes))
 
     def measure_untuned(self, tasks: Sequence[Task], target: Target, work_dir: Path) -> list[Outcome]:
         states = [untuned(task) for task in tasks]
         groups = [(task, [state]) for task, state in zip(tasks, states, strict=True)]
         # A program before any schedule can be a hundred times slower than a tuned one.
-        measured = self.measure(groups, target, MeasureSettings(timeout_s=120))
+        settings = MeasureSettings(repeats=1, min_repeat_ms=1, timeout_s=120)
+        measured = self.measure(groups, target, settings)
         outcomes = [outcome for _, (outcome,) in measured]
         save_untuned(tasks, states, outcomes, work_dir)
         return outcomes
@@ -138,14 +171,26 @@ class AutoScheduler:
         search(tasks, model, work_dir, settings, on)
 
     def compile(
-        self, network: Network, target: Target, work_dir: Path | None = None, tuned: Sequence[Task] = ()
+        self,
+        network: Network,
+        target: Target,
+        work_dir: Path | None = None,
+        tuned: Sequence[Task] = (),
+        chosen: Sequence[tuple[Task, Any]] = (),
     ) -> CompiledNetwork:
-        records = None if work_dir is None else schedules(tuned, work_dir)
+        records = None if work_dir is None else schedules(tuned, work_dir) + [unmeasured(*pair) for pair in chosen]
         # TVM's passes and code generators raise errors of any type.
         try:
             return CompiledNetwork(network, target, records)
         except Exception as error:
             raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
+
+    def load(self, path: Path) -> LoadedNetwork:
+        # As above.
+        try:
+            return load_library(path)
+        except Exception as error:
+            raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
 
 
 #: mypy checks here that the protocol is implemented.

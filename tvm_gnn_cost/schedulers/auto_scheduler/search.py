@@ -14,12 +14,14 @@ from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
-from tvm_gnn_cost.progress import Stage
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import local_runner, outcome_of
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
+
+#: More programs than a search measures: the listener ends it.
+_UNLIMITED = 2**24
 
 
 def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSettings, on: SearchListener) -> None:
@@ -38,10 +40,9 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
     records = str(work_dir / RECORDS)
     seen = records if settings.measured else None
     callbacks = [auto_scheduler.PreloadMeasuredStates(records)] if seen else None
-    if seen and hasattr(model, "update_from_file"):
-        on.progress(Stage(f"learning from the {settings.measured} programs measured before"))
-        model.update_from_file(records)
-    search_tasks = [task.workload for task in tasks]
+    # TVM measures every task once; those that need no measurement are left out.
+    wanted = [task for task, latency in zip(tasks, settings.latencies, strict=True) if latency > 0]
+    search_tasks = [task.workload for task in wanted]
     policies = make_policies(
         search_tasks,
         model,
@@ -51,33 +52,38 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
         verbose=0,
         init_search_callbacks=callbacks,
     )
+    earlier = _model_seconds(model)
     with _timed_measurement() as measuring:
 
         def seconds(elapsed: float) -> dict[str, float]:
-            known = _model_seconds(model) | measuring
+            known = {phase: spent - earlier[phase] for phase, spent in _model_seconds(model).items()} | measuring
             return known | {"mutation": max(0.0, elapsed - sum(known.values()))}
 
-        weights = [task.weight for task in tasks]
+        weights = [task.weight for task in wanted]
         scheduler = auto_scheduler.TaskScheduler(search_tasks, weights, load_log_file=seen, callbacks=[])
         options = auto_scheduler.TuningOptions(
-            # TVM begins with a round of every task.
-            num_measure_trials=max(settings.trials, len(tasks)),
+            num_measure_trials=_UNLIMITED,
             num_measures_per_round=settings.batch,
             builder=auto_scheduler.LocalBuilder(),
             runner=local_runner(MeasureSettings()),
-            measure_callbacks=[auto_scheduler.RecordToFile(records), _Follower(tasks, on, seconds)],
+            measure_callbacks=[auto_scheduler.RecordToFile(records), _Follower(tasks, on, seconds, scheduler)],
             verbose=0,
         )
-        on.progress(Stage("searching"))
         scheduler.tune(options, search_policy=policies)
 
 
 class _Follower(PythonBasedMeasureCallback):  # type: ignore[misc]
-    """Reports a measured batch, then ends an interrupted search."""
+    """Reports a measured batch, then ends a search that is interrupted or whose budget is spent."""
 
-    def __init__(self, tasks: Sequence[Task], on: SearchListener, seconds: Callable[[float], dict[str, float]]) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        on: SearchListener,
+        seconds: Callable[[float], dict[str, float]],
+        scheduler: auto_scheduler.TaskScheduler,
+    ) -> None:
         super().__init__()
-        self.on, self.seconds = on, seconds
+        self.on, self.seconds, self.scheduler = on, seconds, scheduler
         self.places = {task.key: i for i, task in enumerate(tasks)}
         self.start = time.perf_counter()
 
@@ -89,6 +95,8 @@ class _Follower(PythonBasedMeasureCallback):  # type: ignore[misc]
             self.on.measured(place, [outcome_of(result).latency for result in results])
         if self.on.interrupted():
             raise WorkError("interrupted")
+        if self.on.finished():
+            self.scheduler.ct = _UNLIMITED
 
 
 def _model_seconds(model: Any) -> dict[str, float]:

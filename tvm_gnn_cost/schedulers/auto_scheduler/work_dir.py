@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm import auto_scheduler
-from tvm.auto_scheduler.measure import MeasureInput
+from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError
@@ -40,6 +40,16 @@ def latencies(tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
     for measured, result in read_records(work_dir / RECORDS):
         by_key.get(str(measured.task.workload_key), []).append(outcome_of(result).latency)
     return [by_key[task.key] for task in tasks]
+
+
+def pairs(task: Task, states: Sequence[Any], outcomes: Sequence[Outcome]) -> tuple[list[Any], list[Any]]:
+    """Measure inputs and results of measured states, as TVM's functions take them."""
+    return [MeasureInput(task.workload, state) for state in states], [outcome.result for outcome in outcomes]
+
+
+def unmeasured(task: Task, state: Any) -> tuple[Any, Any]:
+    """A record of a state that was never measured, to compile with."""
+    return MeasureInput(task.workload, state), MeasureResult([1.0], 0, "", 0.0, 0)
 
 
 def save_untuned(tasks: Sequence[Task], states: Sequence[Any], outcomes: Sequence[Outcome], work_dir: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.json_lines import parsed_objects
 from tvm_gnn_cost.datasets.records import Problem
@@ -23,9 +22,9 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
 from tvm_gnn_cost.measuring.machine import describe_machine
-from tvm_gnn_cost.schedulers.meta_schedule.records import FAILED_RUN_SECS, RECORDS
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random, workload_of
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import open_database
+from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, open_database
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
 
 _CARD, _TASKS, _MEASUREMENTS = "card.json", "tasks.jsonl", "measurements.jsonl"
@@ -91,12 +90,8 @@ class DatabaseCollection:
 
     def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
         """Adds a record for each candidate, and its line in ``measurements.jsonl``."""
-        workload = self.database.commit_workload(workload_of(task))
         for candidate, outcome in zip(candidates, outcomes, strict=True):
-            seconds = list(outcome.seconds) or [FAILED_RUN_SECS]
-            self.database.commit_tuning_record(
-                ms.database.TuningRecord(candidate.sch.trace, workload, seconds, self.target, candidate.args_info)
-            )
+            commit(self.database, task, [candidate], [outcome], self.target)
             message = None if outcome.failure is None else outcome.message[-400:]
             line = {"task": task.key, "phase": phase, "failure": outcome.failure, "message": message}
             with (self.folder / _MEASUREMENTS).open("a") as file:

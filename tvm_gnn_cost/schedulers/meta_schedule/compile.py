@@ -1,18 +1,55 @@
-"""Compiles a network with default or tuned schedules."""
+"""Compiles a network with default or tuned schedules, and loads a library that it exported."""
 
 from __future__ import annotations
 
-import numpy as np
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import numpy.typing as npt
 import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.schedulers.meta_schedule.layouts import prepack
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 from tvm_gnn_cost.schedulers.scheduler import Network
 
+#: TVM prints a warning without content for each constant that it writes or reads.
+_NOWHERE = Path(os.devnull)
 
-class CompiledNetwork:
+
+def load_library(path: Path) -> LoadedNetwork:
+    """Loads what :meth:`CompiledNetwork.export` wrote."""
+    with stderr_to(_NOWHERE):
+        return LoadedNetwork(tvm.runtime.load_module(str(path)))
+
+
+class LoadedNetwork:
     """A network on Relax's virtual machine.
+
+    Args:
+        library: A compiled module, or one that was loaded.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self.device = tvm.cpu()
+        self.machine = relax.VirtualMachine(library, self.device)
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+        """The network's outputs."""
+        outputs = self.bind(inputs)()
+        return tuple(one.numpy() for one in ([outputs] if isinstance(outputs, tvm.runtime.Tensor) else outputs))
+
+    def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
+        """The function that runs the network on these inputs, which are copied now."""
+        return partial(self.machine["main"], *(tvm.runtime.tensor(one, self.device) for one in inputs.values()))
+
+
+class CompiledNetwork(LoadedNetwork):
+    """A network that was just compiled.
 
     Args:
         network: The network.
@@ -25,16 +62,11 @@ class CompiledNetwork:
         if schedules is not None:
             with target, schedules:
                 mod = relax.transform.MetaScheduleApplyDatabase()(mod)
-        self.device = tvm.cpu()
-        self.machine = relax.VirtualMachine(tvm.compile(mod, target=target), self.device)
-        self.example = tvm.runtime.tensor(network.example, self.device)
+            mod = prepack(mod, target)
+        self.executable = tvm.compile(mod, target=target)
+        super().__init__(self.executable)
 
-    def run(self, example: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """float32, the network's output for an input."""
-        output: npt.NDArray[np.float32] = self.machine["main"](tvm.runtime.tensor(example, self.device)).numpy()
-        return output
-
-    def latency(self) -> float:
-        """Mean latency in seconds on the network's own example, over as many runs as fit into 50 ms."""
-        timer = self.machine.time_evaluator("main", self.device, number=1, min_repeat_ms=50)
-        return float(timer(self.example).mean)
+    def export(self, path: Path) -> None:
+        """Writes a shared library that holds the weights too."""
+        with stderr_to(_NOWHERE):
+            self.executable.export_library(str(path))

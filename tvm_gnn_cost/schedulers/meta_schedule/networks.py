@@ -1,82 +1,78 @@
-"""Brings PyTorch networks to Relax and extracts their tuning tasks."""
+"""Brings networks to Relax and extracts their tuning tasks."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-import torch
 import tvm
-from torch import nn
-from torch.nn.utils import fusion
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.networks.catalogue import workload
+from tvm_gnn_cost.networks import exported
+from tvm_gnn_cost.networks.source import FRAMEWORKS, Model, load_model
+from tvm_gnn_cost.schedulers.meta_schedule import relax_modules
+from tvm_gnn_cost.schedulers.meta_schedule.batch_norms import fold_batch_norms
+from tvm_gnn_cost.schedulers.meta_schedule.corrections import correct
+from tvm_gnn_cost.schedulers.meta_schedule.layouts import legalize
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
 
 
-def fold_batch_norms(module: nn.Module) -> nn.Module:
-    """Fuses each batch norm into the convolution right before it, in every ``nn.Sequential``."""
-    for name, child in list(module.named_children()):
-        setattr(module, name, fold_batch_norms(child))
-    if isinstance(module, nn.Sequential):
-        children = list(module)
-        for i in range(len(children) - 1):
-            conv, norm = children[i], children[i + 1]
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                children[i] = fusion.fuse_conv_bn_eval(conv, norm)
-                children[i + 1] = nn.Identity()
-        return nn.Sequential(*(child for child in children if not isinstance(child, nn.Identity)))
-    return module
-
-
-def give_weights(module: nn.Module) -> None:
-    """Draws weights that keep the size of the activations through any depth (He et al. 2015, arXiv:1502.01852).
-
-    With torch's own weights the activations of a deep network vanish: its output is the last layer's bias, and
-    comparing it with PyTorch's would not show a wrong convolution.
-    """
-    for layer in module.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-
-
-def load_network(name: str) -> Network:
-    """Builds a workload of the catalogue, with weights from a fixed seed, and brings it to Relax.
+def load_network(
+    source: Any, inputs: Any = None, shapes: Mapping[str, tuple[int, ...]] | None = None, trusted: bool = False
+) -> Network:
+    """A network ready to tune; see :func:`~tvm_gnn_cost.networks.source.load_model` for the arguments.
 
     Raises:
-        InputError: there is no such workload.
-        WorkError: TVM cannot import it.
+        InputError: there is no such network, a file is of another kind or not trusted, or the inputs do not fit.
+        WorkError: torch cannot export it, or TVM cannot import it.
     """
-    # Making a network must not shift the caller's random numbers.
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        module, shape = workload(name)
-        give_weights(module)
-        module = module.eval()
-        example = torch.randn(shape)
-        expected = module(example).numpy()
-        module = fold_batch_norms(module)
-        exported = torch.export.export(module, (example,))
-    # TVM's importer and passes raise errors of any type.
+    model = load_model(source, inputs, shapes, trusted, frameworks=(*FRAMEWORKS, relax_modules))
+    # TVM's importers and passes raise errors of any type.
     try:
-        mod = _to_relax(exported)
-        mod = relax.transform.DecomposeOpsForInference()(mod)
-        mod = relax.transform.CanonicalizeBindings()(mod)
-        mod = relax.get_pipeline("zero")(mod)
+        network = import_network(model)
+        return replace(network, mod=legalize(network.mod))
+    except ImportError as error:
+        raise InputError(
+            f"ONNX files need a package that is missing: pip install 'tvm-gnn-cost[onnx]' ({error})"
+        ) from error
     except Exception as error:
-        raise WorkError(f"TVM cannot import {name}: {last_line(error)}") from error
-    return Network(name, mod, {}, example.numpy(), expected)
+        raise WorkError(f"TVM cannot import {model.name}: {last_line(error)}") from error
 
 
-def _to_relax(exported: torch.export.ExportedProgram) -> tvm.IRModule:
-    with warnings.catch_warnings():
-        # On the way, torch copies an object of a class that it has itself deprecated.
-        warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", category=FutureWarning)
-        return from_exported_program(exported, unwrap_unit_return_tuple=True)
+def import_network(model: Model) -> Network:
+    """A network in Relax's own operators, with its weights as constants and its batch norms folded."""
+    if relax_modules.accepts(model.program):
+        mod, program = model.program, None
+    else:
+        mod, program = _to_relax(model.program), model.program
+    # Importers repeat themselves; every copy of a constant's transpose would be compiled and run to fold it.
+    for one in (relax.transform.EliminateCommonSubexpr(), correct, fold_batch_norms):
+        mod = one(mod)
+    return Network(model.name, mod, {}, model.inputs, model.expected, program, model.digest)
+
+
+def _to_relax(program: Any) -> tvm.IRModule:
+    # The importers print what they fail at, and warn of what is no concern of the user's.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        if exported.accepts(program):
+            return from_exported_program(program, unwrap_unit_return_tuple=True)
+        # These import onnx, which is an extra.
+        from onnxscript.optimizer import optimize
+        from tvm.relax.frontend.onnx import from_onnx
+
+        from tvm_gnn_cost.schedulers.meta_schedule.recurrent import unroll
+
+        # Computes shapes from the sizes that are known now: the importer fails at most operators on shapes.
+        return from_onnx(unroll(optimize(program)))
 
 
 def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[Task]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.measuring.machine import usable_cores
+from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 from tvm_gnn_cost.schedulers.scheduler import Task
 
 
@@ -19,7 +25,7 @@ def workload_of(task: Task) -> tvm.IRModule:
 def tune_context(
     task: Task, target: tvm.target.Target, strategy: Any, seed: int, threads: int | str = "physical"
 ) -> ms.TuneContext:
-    """A ``TuneContext`` of TVM's default design space.
+    """A ``TuneContext`` of the task's design space.
 
     Args:
         task: The task.
@@ -31,7 +37,7 @@ def tune_context(
     return ms.TuneContext(
         workload_of(task),
         target=target,
-        space_generator="post-order-apply",
+        space_generator=design_space(target),
         search_strategy=strategy,
         task_name=task.name,
         rand_state=1 + (int(task.key, 16) + seed) % (2**30),
@@ -46,17 +52,31 @@ def untuned(task: Task) -> ms.MeasureCandidate:
 
 
 def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) -> list[ms.MeasureCandidate]:
-    """Up to ``count`` different random candidates of the task's design space; fewer if the space is small."""
+    """Up to ``count`` different random candidates of the task's design space; fewer if the space is small.
+
+    Every core samples with a seed of its own: the threads of one context would make the samples depend on which of them
+    comes first.
+    """
+    cores = usable_cores()
+    share = -(-count // cores)
+    # TVM warns of each block that names a rule for graphics cards alone.
+    with stderr_to(Path(os.devnull)), ThreadPoolExecutor(cores) as pool:
+        parts = pool.map(lambda core: _sample_on_one_core(task, target, share, seed + core * 2**20), range(cores))
+        distinct = {key: candidate for part in parts for key, candidate in part.items()}
+    return list(distinct.values())[:count]
+
+
+def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int) -> dict[str, Any]:
     context = tune_context(task, target, "replay-trace", seed, threads=1)
-    context.pre_tuning(8 * count, 2 * count)
+    context.pre_tuning(4 * count, count)
     distinct: dict[str, Any] = {}
     for _ in range(4):
         for candidate in context.generate_measure_candidates() or []:
             distinct.setdefault(ms.utils.shash2hex(candidate.sch.mod), candidate)
-        if len(distinct) >= count:
+        if len(distinct) >= count - count // 8:
             break
     context.post_tuning()
-    return list(distinct.values())[:count]
+    return distinct
 
 
 class Guide:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
@@ -21,7 +22,7 @@ from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
 from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
-from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork
+from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
 from tvm_gnn_cost.schedulers.meta_schedule.folder import DatabaseFolder
@@ -30,10 +31,10 @@ from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, load_n
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, untuned, workload_of
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import fastest, latency, open_database, records_by_task
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
     MeasureSettings,
@@ -55,6 +56,7 @@ class MetaSchedule:
     checkpoint = DEFAULT
     packages: tuple[str, ...] = ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost")
     records_file = RECORDS
+    run_script = Path(__file__).with_name("run.py")
 
     @cached_property
     def build_pool(self) -> BuildPool:
@@ -70,8 +72,14 @@ class MetaSchedule:
     def target(self, hardware: str = "") -> tvm.target.Target:
         return local_target()
 
-    def network(self, name: str) -> Network:
-        return load_network(name)
+    def network(
+        self,
+        source: Any,
+        inputs: Any = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        trusted: bool = False,
+    ) -> Network:
+        return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
         import_tensor_intrin()
@@ -79,6 +87,9 @@ class MetaSchedule:
 
     def tasks_of_workload(self, name: str, target: tvm.target.Target) -> list[Task]:
         return self.tasks(load_network(name), target)
+
+    def flops(self, task: Task) -> float:
+        return float(estimate_tir_flops(task.workload.dispatched[0]))
 
     def untuned(self, task: Task) -> ms.MeasureCandidate:
         return untuned(task)
@@ -121,13 +132,48 @@ class MetaSchedule:
             return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
         return GNNCostModel(checkpoint_named(name))
 
-    def batch_size(self, tasks: int, trials: int, batch: int) -> int:
-        return batch
+    def score(
+        self, model: Any, task: Task, target: tvm.target.Target, candidates: Sequence[Any]
+    ) -> npt.NDArray[np.float64]:
+        context = tune_context(task, target, "replay-trace", seed=0)
+        return np.asarray(model.predict(context, candidates), np.float64)
+
+    def learn(
+        self,
+        model: Any,
+        task: Task,
+        target: tvm.target.Target,
+        candidates: Sequence[Any],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        results = [ms.runner.RunnerResult(one.seconds or None, one.failure and one.message) for one in outcomes]
+        model.update(tune_context(task, target, "replay-trace", seed=0), candidates, results)
+
+    def learn_records(self, model: Any, tasks: Sequence[Task], work_dir: Path) -> None:
+        for task, records in zip(tasks, records_by_task(tasks, open_database(work_dir)), strict=True):
+            valid = [record for record in records if latency(record) < float("inf")]
+            if valid:
+                context = tune_context(task, valid[0].target, "replay-trace", seed=0)
+                results = [ms.runner.RunnerResult(record.run_secs, None) for record in valid]
+                model.update(context, [record.as_measure_candidate() for record in valid], results)
+
+    def record(
+        self,
+        measured: Sequence[tuple[Task, Sequence[Any], Sequence[Outcome]]],
+        target: tvm.target.Target,
+        work_dir: Path,
+    ) -> None:
+        database = open_database(work_dir)
+        for task, candidates, outcomes in measured:
+            commit(database, task, candidates, outcomes, target)
 
     def measure_untuned(self, tasks: Sequence[Task], target: tvm.target.Target, work_dir: Path) -> list[Outcome]:
         # A program before any schedule can be a hundred times slower than a tuned one.
         groups = [(task, [untuned(task)]) for task in tasks]
-        return [outcomes[0] for _, outcomes in self.measure(groups, target, MeasureSettings(timeout_s=60.0))]
+        return [
+            outcomes[0]
+            for _, outcomes in self.measure(groups, target, MeasureSettings(repeats=1, min_repeat_ms=1, timeout_s=60.0))
+        ]
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
         found = records_by_task(tasks, open_database(work_dir))
@@ -144,14 +190,30 @@ class MetaSchedule:
         search(tasks, model, PooledBuilder(self.build_pool), work_dir, settings, on)
 
     def compile(
-        self, network: Network, target: tvm.target.Target, work_dir: Path | None = None, tuned: Sequence[Task] = ()
+        self,
+        network: Network,
+        target: tvm.target.Target,
+        work_dir: Path | None = None,
+        tuned: Sequence[Task] = (),
+        chosen: Sequence[tuple[Task, Any]] = (),
     ) -> CompiledNetwork:
-        schedules = None if work_dir is None else fastest(tuned, open_database(work_dir))
+        schedules = None
+        if work_dir is not None:
+            schedules = fastest(tuned, open_database(work_dir))
+            for task, candidate in chosen:
+                commit(schedules, task, [candidate], [Outcome((1.0,))], target)
         # TVM's passes and code generators raise errors of any type.
         try:
             return CompiledNetwork(network, target, schedules)
         except Exception as error:
             raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
+
+    def load(self, path: Path) -> LoadedNetwork:
+        # As above.
+        try:
+            return load_library(path)
+        except Exception as error:
+            raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
 
 
 #: mypy checks here that the protocol is implemented.

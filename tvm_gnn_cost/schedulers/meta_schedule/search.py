@@ -12,15 +12,18 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.progress import Stage
+from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latency, mean_latency, open_database, records_by_task
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import mean_latency, open_database
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 
 # An error that passes through TVM's C++ code, as that of an interruption does, would come out as a RuntimeError.
 tvm_ffi.register_error(WorkError)
+
+#: More programs than a search measures: the listener ends it.
+_UNLIMITED = 2**24
 
 #: Phase -> the timers of MetaSchedule's profiler that it consists of, without the timers nested in these.
 _TIMERS = {
@@ -59,45 +62,35 @@ def search(
     # A resumed search must not draw the same random programs again.
     seed = settings.seed + settings.measured
     quiet_console()
-    strategy = ms.search_strategy.EvolutionarySearch(population_size=settings.population)
+    # As large as the batch needs: every candidate takes milliseconds, and most of the search went into them.
+    strategy = ms.search_strategy.EvolutionarySearch(
+        population_size=settings.population, init_min_unmeasured=settings.population // 2, genetic_num_iters=2
+    )
     contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
-        [task.workload for task in tasks], str(work_dir), strategy=strategy, seed=seed + 1
+        [task.workload for task in tasks],
+        str(work_dir),
+        space=design_space(tasks[0].workload.target),
+        strategy=strategy,
+        seed=seed + 1,
     )
     with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
         follower = _Follower(on, profiler)
         try:
-            if settings.measured:
-                on.progress(Stage(f"learning from the {settings.measured} programs measured before"))
-                _learn(model, contexts, records_by_task(tasks, database))
-            on.progress(Stage("searching"))
             ms.tune.tune_tasks(
                 tasks=contexts,
                 task_weights=weights,
                 work_dir=str(work_dir),
-                max_trials_global=settings.trials,
+                max_trials_global=_UNLIMITED,
                 num_trials_per_iter=settings.batch,
                 builder=builder,
                 runner=exclusive_runner(MeasureSettings()),
                 database=database,
                 cost_model=model,
                 measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
-                task_scheduler=EagerGradient(),
+                task_scheduler=EagerGradient(settings.latencies, settings.floors, on.finished),
             )
         finally:
             follower.account()
-
-
-def _learn(model: Any, contexts: Sequence[Any], by_task: Sequence[Sequence[Any]]) -> None:
-    """Updates the cost model with the records of an earlier run, task by task."""
-    for context, records in zip(contexts, by_task, strict=True):
-        valid = [record for record in records if latency(record) < float("inf")]
-        if records:
-            with ms.Profiler.timeit("MeasureCallback/UpdateCostModel"):
-                model.update(
-                    context,
-                    [record.as_measure_candidate() for record in valid],
-                    [ms.runner.RunnerResult(record.run_secs, None) for record in valid],
-                )
 
 
 @derived_object

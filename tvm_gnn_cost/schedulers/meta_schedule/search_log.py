@@ -38,9 +38,19 @@ def steps_from_log(progress: Progress, work_dir: Path) -> Iterator[None]:
     """
     logger, handler = logging.getLogger(_LOGGER), _StepsFromLog(progress)
     logger.addHandler(handler)
+    try:
+        with stderr_to(work_dir / "logs" / "stderr.log"):
+            yield
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def stderr_to(path: Path) -> Iterator[None]:
+    """Appends to a file what is printed to stderr inside the block, by C++ code too."""
     sys.stderr.flush()
     stderr = os.dup(2)
-    with (work_dir / "logs" / "stderr.log").open("a") as file:
+    with path.open("a") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
@@ -48,7 +58,6 @@ def steps_from_log(progress: Progress, work_dir: Path) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(stderr, 2)
         os.close(stderr)
-        logger.removeHandler(handler)
 
 
 class _StepsFromLog(logging.Handler):

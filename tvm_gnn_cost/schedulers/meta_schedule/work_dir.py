@@ -12,7 +12,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line
 from tvm_gnn_cost.schedulers.meta_schedule.records import FAILED_RUN_SECS, RECORDS, WORKLOADS, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
-from tvm_gnn_cost.schedulers.scheduler import Task
+from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
 
 def open_database(work_dir: Path) -> ms.Database:
@@ -50,6 +50,18 @@ def records_by_task(tasks: Sequence[Task], database: ms.Database) -> list[list[A
         if place is not None and record.run_secs:
             by_task[place].append(record)
     return by_task
+
+
+def commit(
+    database: ms.Database, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome], target: Any
+) -> None:
+    """Adds a record for each measured candidate of a task."""
+    workload = database.commit_workload(workload_of(task))
+    for candidate, outcome in zip(candidates, outcomes, strict=True):
+        seconds = list(outcome.seconds) or [FAILED_RUN_SECS]
+        database.commit_tuning_record(
+            ms.database.TuningRecord(candidate.sch.trace, workload, seconds, target, candidate.args_info)
+        )
 
 
 def fastest(tasks: Sequence[Task], database: ms.Database) -> ms.Database:

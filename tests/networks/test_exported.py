@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_networks import Convolutional, Recurrent, example, export_pt2, make
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.networks import exported
+
+
+class Nested(nn.Module):
+    """Takes a tensor and a pair, by keyword, and returns a dict."""
+
+    def forward(self, x: torch.Tensor, *, pair: tuple[torch.Tensor, torch.Tensor], scale: int = 2) -> dict[str, object]:
+        first, second = pair
+        return {"sum": x + scale * first, "parts": (second, x)}
+
+
+def test_nested_inputs_and_outputs_are_in_order() -> None:
+    inputs = {"x": torch.zeros(2), "pair": (torch.ones(2), torch.full((1,), 5.0))}
+    program = exported.export(Nested(), inputs, "net")
+    assert exported.accepts(program)
+    assert exported.open_shapes(program, "net") == {"x": (2,), "pair_0": (2,), "pair_1": (1,)}
+    found = exported.examples(program, "net")
+    assert {name: array.tolist() for name, array in found.items()} == {"x": [0, 0], "pair_0": [1, 1], "pair_1": [5]}
+    assert [output.tolist() for output in exported.run(program, found)] == [[2, 2], [5], [0, 0]]
+
+
+def test_arrays_are_tensors_and_one_is_a_tuple_of_one() -> None:
+    for given in (torch.ones(3), np.ones(3, np.float32), (np.ones(3, np.float32),), [torch.ones(3)]):
+        program = exported.export(nn.ReLU(), given, "net")
+        assert exported.input_types(program, "net") == {"input": np.float32}
+
+
+def test_a_module_is_exported_as_in_inference_and_left_as_it_was() -> None:
+    module = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Dropout()).train()
+    module[1].eval()
+    image = torch.randn(1, 1, 2, 2)
+    program = exported.export(module, image, "net")
+    assert [layer.training for layer in module.modules()] == [True, True, False, True]
+    (found,) = exported.run(program, exported.examples(program, "net"))
+    np.testing.assert_allclose(found, module.eval()(image).detach().numpy(), atol=1e-6)
+
+
+def test_arguments_that_are_no_tensors_are_named() -> None:
+    program = exported.export(Nested(), {"x": torch.ones(2), "pair": (torch.ones(2), torch.ones(2)), "scale": 3}, "net")
+    with pytest.raises(InputError, match="argument 'scale' of net is no tensor; wrap the network"):
+        exported.open_shapes(program, "net")
+
+
+def test_what_cannot_be_exported_is_named() -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(WorkError, match=r"torch.export cannot export net: ") as error:
+        exported.export(Branching(), torch.ones(2), "net")
+    assert error.value.__cause__ is not None
+    assert "\n" not in str(error.value)
+
+
+def test_a_type_that_numpy_lacks_is_named() -> None:
+    program = exported.export(nn.ReLU(), torch.ones(2, dtype=torch.bfloat16), "net")
+    with pytest.raises(InputError, match=r"input 'input' of net is torch.bfloat16, a type that NumPy lacks"):
+        exported.input_types(program, "net")
+
+
+def dynamic(path: Path) -> torch.export.ExportedProgram:
+    """Of an open batch and height."""
+    sizes = {"image": {0: torch.export.Dim("batch", max=64), 2: torch.export.Dim("height", max=64)}}
+    export_pt2(make(Convolutional), path, (torch.randn(2, 3, 12, 12),), dynamic_shapes=sizes)
+    return exported.read_exported(path, trusted=True)
+
+
+def test_open_sizes_are_fixed_and_the_outputs_stay(tmp_path: Path) -> None:
+    program = dynamic(tmp_path / "net.pt2")
+    batch, three, height, width = exported.open_shapes(program, "net")["image"]
+    assert isinstance(batch, str)
+    assert isinstance(height, str)
+    assert (three, width) == (3, 12)
+    fixed = exported.with_shapes(program, {"image": (2, 3, 8, 12)}, "net")
+    assert exported.open_shapes(fixed, "net") == {"image": (2, 3, 8, 12)}
+    assert exported.with_shapes(fixed, {"image": (2, 3, 8, 12)}, "net") is fixed
+    image = torch.randn(2, 3, 8, 12)
+    (found,) = exported.run(fixed, {"image": image.numpy()})
+    with torch.no_grad():
+        np.testing.assert_allclose(found, make(Convolutional)(image).numpy(), atol=1e-5)
+    with pytest.raises(WorkError, match=r"torch.export cannot export net with these shapes: "):
+        exported.with_shapes(program, {"image": (2, 3, 128, 12)}, "net")
+
+
+def test_the_digest_is_of_the_program_its_sizes_and_weights(tmp_path: Path) -> None:
+    program = dynamic(tmp_path / "net.pt2")
+    shapes = [{"image": (1, 3, 8, 12)}, {"image": (2, 3, 8, 12)}]
+    digests = [exported.digest(exported.with_shapes(program, shape, "net")) for shape in (*shapes, shapes[0])]
+    assert digests[0] == digests[2] != digests[1]
+    other = make(Convolutional)
+    with torch.no_grad():
+        other.classify.bias[0] += 1
+    before, after = (exported.export(one, example(one), "net") for one in (make(Convolutional), other))
+    assert exported.digest(before) != exported.digest(after)
+
+
+def test_a_file_that_nobody_trusts_is_not_read(tmp_path: Path) -> None:
+    path = export_pt2(make(Recurrent), tmp_path / "net.pt2")
+    with pytest.raises(InputError, match=r"net.pt2 can run any code.*--trusted.*ONNX"):
+        exported.read_exported(path, trusted=False)
+    assert exported.open_shapes(exported.read_exported(path, trusted=True), "net") == {"ids": (1, 5)}
+
+
+def test_what_is_no_file_of_torch_export_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for content in (b"", b"text", b"PK\x05\x06" + bytes(18)):
+        (tmp_path / "bad.pt2").write_bytes(content)
+        with pytest.raises(InputError, match=r"bad.pt2 cannot be read as a file of torch.export.save: "):
+            exported.read_exported(tmp_path / "bad.pt2", trusted=True)
+    with pytest.raises(FileNotFoundError):
+        exported.read_exported(tmp_path / "nosuch.pt2", trusted=True)
+    assert "Traceback" not in capfd.readouterr().err

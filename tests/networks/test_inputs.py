@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.networks.inputs import example_inputs, fixed_shapes, read_inputs
+
+OPEN = {"ids": ("n", "length"), "mask": ("n", 1, "length")}
+
+
+def test_a_size_that_inputs_share_is_given_once() -> None:
+    assert fixed_shapes("net", OPEN, {"mask": (2, 1, 128)}) == {"ids": (2, 128), "mask": (2, 1, 128)}
+    assert fixed_shapes("net", {"x": (1, 3)}, {}) == {"x": (1, 3)}
+    assert fixed_shapes("net", {"x": ()}, {}) == {"x": ()}
+
+
+def test_an_open_size_is_named_with_the_way_out() -> None:
+    with pytest.raises(InputError, match=r"input 'ids' of net leaves its dimension 0 \(n\) open.*--shape ids=1,1,"):
+        fixed_shapes("net", OPEN, {})
+    with pytest.raises(InputError, match=r"'mask' of net leaves its dimension 2 \(length\).*--shape mask=1,1,1,"):
+        fixed_shapes("net", {"mask": (1, 1, "length")}, {})
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2, 128), (2, 1, 0), (2, 1, -1), (2, 1, 128, 1)])
+def test_a_shape_that_contradicts_the_network_is_named(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="does not fit input 'mask' of net, which is "):
+        fixed_shapes("net", OPEN, {"mask": shape})
+
+
+def test_shapes_that_contradict_each_other_are_named() -> None:
+    with pytest.raises(InputError, match="the shape 3,1,128 does not fit input 'mask' of net, which is 2,1,128"):
+        fixed_shapes("net", OPEN, {"ids": (2, 128), "mask": (3, 1, 128)})
+
+
+def test_an_unknown_input_is_named() -> None:
+    with pytest.raises(InputError, match="net has no input 'x'; it has: ids, mask"):
+        fixed_shapes("net", OPEN, {"x": (1,)})
+
+
+TYPES = {name: np.dtype(name) for name in ("float32", "float16", "int64", "int8", "bool")}
+
+
+def test_inputs_are_drawn_the_same_every_time() -> None:
+    shapes = dict.fromkeys(TYPES, (4, 50))
+    one, two = example_inputs("net", shapes, TYPES, {}), example_inputs("net", shapes, TYPES, {})
+    assert list(one) == list(TYPES)
+    for name, dtype in TYPES.items():
+        assert one[name].dtype == dtype
+        np.testing.assert_array_equal(one[name], two[name])
+    assert set(np.unique(one["int64"])) == set(np.unique(one["int8"])) == {0, 1}
+    assert set(np.unique(one["bool"])) == {False, True}
+    assert 0.5 < one["float32"].std() < 1.5
+
+
+def test_the_users_inputs_are_kept() -> None:
+    ids = np.arange(8)[::2].reshape(2, 2)
+    found = example_inputs(
+        "net", {"x": (), "ids": (2, 2)}, {"x": TYPES["float32"], "ids": TYPES["int64"]}, {"ids": ids}
+    )
+    np.testing.assert_array_equal(found["ids"], ids)
+    assert found["ids"].flags.c_contiguous
+    assert found["x"].shape == ()
+
+
+def test_inputs_of_another_kind_are_named() -> None:
+    with pytest.raises(InputError, match=r"the example of input 'x' is float64\[2,3\]; net wants float32\[3,2\]"):
+        example_inputs("net", {"x": (3, 2)}, {"x": TYPES["float32"]}, {"x": np.zeros((2, 3))})
+    with pytest.raises(InputError, match="input 'x' is complex64; only floats, integers and bool"):
+        example_inputs("net", {"x": (2,)}, {"x": np.dtype("complex64")}, {})
+
+
+def test_inputs_are_read_by_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", ids=np.arange(3), mask=np.ones(2, bool))
+    found = read_inputs(tmp_path / "in.npz")
+    assert list(found) == ["ids", "mask"]
+    assert found["ids"].tolist() == [0, 1, 2]
+
+
+class Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.mkdir, (Path("trapped"),)  # type: ignore[return-value]
+
+
+def test_no_file_of_inputs_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("objects.npz", x=np.array([Trap()], dtype=object))
+    Path("pickle.npz").write_bytes(pickle.dumps(Trap()))
+    np.save("one.npy", np.zeros(3))
+    Path("text.npz").write_text("x = 1")
+    Path("empty.npz").write_text("")
+    Path("cut.npz").write_bytes(Path("objects.npz").read_bytes()[:-30])
+    for name in ("cut.npz", "objects.npz", "pickle.npz", "one.npy", "text.npz", "empty.npz"):
+        with pytest.raises(InputError, match=f"{name} is no npz file of arrays"):
+            read_inputs(Path(name))
+    assert not Path("trapped").exists()
+    with pytest.raises(FileNotFoundError):
+        read_inputs(Path("nosuch.npz"))

@@ -1,0 +1,74 @@
+"""Every peer computes what the network does, however its inputs and outputs are nested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tvm_gnn_cost.networks.onnx_graphs import accepts as is_onnx
+from tvm_gnn_cost.networks.peers import peers_of, save_program
+
+
+class Nested(nn.Module):
+    """Takes a pair and a keyword argument, and returns a dictionary with a tuple in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, pair: tuple[Tensor, Tensor], shift: Tensor) -> dict[str, Any]:
+        left, ids = pair
+        return {"sum": self.layer(left) + shift, "others": (ids + 1, left * 2)}
+
+
+INPUTS = [np.ones((2, 4), np.float32), np.array([3, 5], np.int64), np.full((3,), 0.5, np.float32)]
+
+
+@pytest.fixture(scope="module")
+def exported() -> torch.export.ExportedProgram:
+    left, ids, shift = (torch.zeros_like(torch.from_numpy(one)) for one in INPUTS)
+    return torch.export.export(Nested().eval(), ((left, ids),), {"shift": shift})
+
+
+@pytest.fixture(scope="module")
+def expected(exported: torch.export.ExportedProgram) -> list[Any]:
+    left, ids, shift = map(torch.from_numpy, INPUTS)
+    outputs = exported.module()((left, ids), shift=shift)
+    return [one.detach().numpy() for one in (outputs["sum"], *outputs["others"])]
+
+
+@pytest.mark.parametrize("name", ["PyTorch", "torch.compile", "ONNX Runtime"])
+def test_a_peer_computes_what_the_network_does(
+    name: str, exported: torch.export.ExportedProgram, expected: list[Any], tmp_path: Path
+) -> None:
+    if name == "ONNX Runtime":
+        pytest.importorskip("onnxruntime")
+    program = save_program(exported, tmp_path)
+    peers = peers_of(program)
+    assert list(peers) == ["PyTorch", "torch.compile", "ONNX Runtime"]
+    run = peers[name](program, INPUTS, torch.get_num_threads())
+    outputs = run()
+    found = outputs if isinstance(outputs, list) else [outputs["sum"], *outputs["others"]]
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(left), right, atol=1e-6)
+    assert not getattr(found[0], "requires_grad", False)
+
+
+def test_an_onnx_model_has_one_peer(
+    exported: torch.export.ExportedProgram, expected: list[Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    program = torch.onnx.export(exported, dynamo=True, verbose=False)
+    assert program is not None
+    assert is_onnx(program.model_proto)
+    assert not is_onnx(exported)
+    assert not is_onnx(None)
+    path = save_program(program.model_proto, tmp_path)
+    ((name, peer),) = peers_of(path).items()
+    assert name == "ONNX Runtime"
+    np.testing.assert_allclose(peer(path, INPUTS, 1)()[0], expected[0], atol=1e-6)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_networks import Convolutional, Transformer, assert_close, export_onnx, export_pt2, make
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.networks import exported
+from tvm_gnn_cost.networks.catalogue import drawn_workload
+from tvm_gnn_cost.networks.source import Model, load_model, name_of
+
+FUNCTIONS = """
+import torch
+from tests.torch_networks import Transformer, example, make
+
+def small():
+    module = make(Transformer)
+    return module, tuple(example(module).values())
+
+def program():
+    return torch.export.export(*small())
+
+def alone():
+    return make(Transformer)
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with networks in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_functions.py").write_text(FUNCTIONS)
+    return tmp_path
+
+
+def assert_right(model: Model, module: nn.Module) -> None:
+    """The model's outputs are PyTorch's."""
+    assert_close(model.expected, module, {name: torch.from_numpy(array) for name, array in model.inputs.items()})
+
+
+def test_a_name_of_the_catalogue_needs_no_digest() -> None:
+    model = load_model("perceptron")
+    module, (drawn,) = drawn_workload("perceptron")
+    np.testing.assert_array_equal(model.inputs["input"], drawn.numpy())
+    assert_right(model, module)
+    assert (model.name, model.digest) == ("perceptron", "")
+    assert isinstance(model.program, torch.export.ExportedProgram)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_a_file_is_a_network_of_its_stems_name(suffix: str, folder: Path) -> None:
+    module = make(Transformer)
+    path = (export_onnx if suffix == ".onnx" else export_pt2)(module, folder / f"my.net{suffix}")
+    for source in (path, str(path), path.name):
+        model = load_model(source, trusted=True)
+        assert model.name == "my.net"
+        assert {name: (one.shape, one.dtype) for name, one in model.inputs.items()} == {
+            "ids": ((1, 5), np.int64),
+            "mask": ((1, 5), np.int64),
+        }
+        assert len(model.digest) == 64
+        if suffix == ".pt2":
+            assert_right(model, module)
+    given = {"ids": np.array([[3, 1, 4, 1, 5]]), "mask": np.array([[1, 1, 1, 1, 0]])}
+    for inputs in (given, tuple(given.values()), {"mask": torch.from_numpy(given["mask"])}):
+        model = load_model(path, inputs, trusted=True)
+        np.testing.assert_array_equal(model.inputs["mask"], given["mask"])
+        assert (list(model.inputs["ids"][0]) == [3, 1, 4, 1, 5]) == (len(inputs) == 2)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_function_gives_a_module_or_a_program() -> None:
+    one, two = load_model("my_functions:small"), load_model("my_functions:program")
+    assert (one.name, two.name) == ("small", "program")
+    assert_right(one, make(Transformer))
+    assert_right(two, make(Transformer))
+    # The values that it returns are used; those of the user come before them.
+    assert one.inputs["mask"].tolist() == [[1, 1, 1, 0, 0]]
+    ids = np.array([[3, 1, 4, 1, 5]])
+    mine = load_model("my_functions:small", {"ids": ids})
+    assert mine.inputs["ids"].tolist() == ids.tolist()
+    assert mine.inputs["mask"].tolist() == [[1, 1, 1, 0, 0]]
+    assert mine.digest == one.digest
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("my_functions:alone", "alone is an nn.Module: pass its example inputs too"),
+        ("my_functions:number", "number is int, no network: use an nn.Module with example inputs"),
+        ("my_functions", r"unknown workload 'my_functions'; one of: resnet-18.*; or package.module:function"),
+    ],
+)
+def test_a_function_that_gives_no_network_is_named(source: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        load_model(source)
+
+
+def test_objects_are_networks_of_their_classes_names(tmp_path: Path) -> None:
+    module = make(Convolutional)
+    image = torch.randn(2, 3, 8, 8)
+    of_module = load_model(module, (image,))
+    by_name = load_model(module, {"image": image.numpy()})
+    of_program = load_model(exported.export(module, image, "net"), (image,))
+    for model in (of_module, by_name, of_program):
+        np.testing.assert_array_equal(model.inputs["image"], image.numpy())
+        assert_right(model, module)
+    assert of_module.digest == by_name.digest == of_program.digest
+    proto = onnx.load(export_onnx(module, tmp_path / "net.onnx", dynamo=False))
+    assert [one.name for one in (of_module, of_program, load_model(proto))] == [
+        "Convolutional",
+        "ExportedProgram",
+        "ModelProto",
+    ]
+    with pytest.raises(InputError, match=r"Convolutional is an nn.Module: pass its example inputs too"):
+        load_model(module)
+
+
+def test_open_sizes_are_fixed_by_shapes_or_inputs(tmp_path: Path) -> None:
+    sizes: Any = {"image": {0: torch.export.Dim("batch"), 2: torch.export.Dim("height", max=64)}}
+    module, image = make(Convolutional), torch.randn(2, 3, 12, 12)
+    pt2 = export_pt2(module, tmp_path / "net.pt2", (image,), dynamic_shapes=sizes)
+    file = export_onnx(module, tmp_path / "net.onnx", dynamic_axes={"image": [0, 2]}, dynamo=False)
+    for path in (pt2, file):
+        with pytest.raises(InputError, match=r"input 'image' of net leaves its dimension 0 .*--shape image=1,3,1,12"):
+            load_model(path, trusted=True)
+        for inputs, shapes in ((None, {"image": (3, 3, 8, 12)}), ((torch.ones(3, 3, 8, 12),), None)):
+            model = load_model(path, inputs, shapes, trusted=True)
+            assert model.inputs["image"].shape == (3, 3, 8, 12)
+            if path is pt2:
+                assert_right(model, module)
+
+
+def test_inputs_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    path = export_onnx(make(Transformer), tmp_path / "net.onnx", dynamo=False)
+    ids = np.zeros((1, 5), np.int64)
+    for inputs, sentence in (
+        ({"tokens": ids}, "net has no input 'tokens'; it has: ids, mask"),
+        ({"ids": ids[:, :4]}, "the shape 1,4 does not fit input 'ids' of net, which is 1,5"),
+        ({"ids": ids.astype(np.int32)}, r"the example of input 'ids' is int32\[1,5\]; net wants int64"),
+        ((ids, ids, ids), r"net has 2 inputs \(ids, mask\), not 3"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            load_model(path, inputs)
+
+
+@pytest.mark.parametrize("name", ["net.pt", "net.pth", "net.pkl", "net.PT", "net.safetensors", "net.ts"])
+def test_files_of_weights_and_pickles_are_refused_with_the_way_out(name: str, tmp_path: Path) -> None:
+    torch.save(nn.ReLU(), tmp_path / name)
+    for trusted in (False, True):
+        with pytest.raises(InputError, match=rf"{name} holds weights or a pickled object.* torch.onnx.export or"):
+            load_model(tmp_path / name, trusted=trusted)
+
+
+def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
+    (tmp_path / "net.tflite").write_text("")
+    with pytest.raises(InputError, match=r"net.tflite is of another kind; a network's file is .onnx or .pt2"):
+        load_model(tmp_path / "net.tflite")
+
+
+def test_a_pt2_file_is_read_only_if_it_is_trusted(tmp_path: Path) -> None:
+    path = export_pt2(make(Convolutional), tmp_path / "net.pt2")
+    with pytest.raises(InputError, match=r"can run any code in it: .*--trusted"):
+        load_model(path)
+
+
+def test_names() -> None:
+    assert name_of(Path("a/b.c.onnx")) == "b.c"
+    assert name_of("squeezenet-v1.1") == "squeezenet-v1.1"
+    assert name_of("dense/0") == "dense/0"
+    assert name_of(nn.ReLU()) == "ReLU"

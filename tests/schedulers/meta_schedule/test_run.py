@@ -1,0 +1,1 @@
+from tests.schedulers.run_script import *  # noqa: F403

@@ -1,0 +1,192 @@
+"""PyTorch networks as ``torch.export`` programs: exported, read, with fixed sizes, and their outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.networks.inputs import OpenShape
+
+
+def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedProgram:
+    """Exports a module, as it is in inference.
+
+    Args:
+        module: The module; its mode is left as it was.
+        example: Its arguments: a tuple, a dict of keyword arguments, or the one tensor; tensors or arrays.
+        name: Its name, for the error.
+
+    Raises:
+        WorkError: torch cannot export it.
+    """
+    example = pytree.tree_map_only(np.ndarray, torch.from_numpy, example)
+    kwargs = example if isinstance(example, dict) else {}
+    args = () if kwargs else tuple(example) if isinstance(example, tuple | list) else (example,)
+    with _inference(module):
+        return _export(module, args, kwargs, name)
+
+
+def read_exported(path: Path, trusted: bool) -> torch.export.ExportedProgram:
+    """Reads a file of ``torch.export.save``.
+
+    Its reader unpickles what the file asks it to, and evaluates symbolic sizes as Python, so the file can run any code.
+
+    Raises:
+        InputError: the file is not trusted, or is not of ``torch.export.save``.
+        FileNotFoundError: there is no such file.
+    """
+    if not trusted:
+        raise InputError(
+            f"reading {path} can run any code in it: if you trust where it comes from, say --trusted (trusted=True in "
+            "Python), else use the network as an ONNX file, which runs none (torch.onnx.export)"
+        )
+    with path.open("rb") as file:
+        # What is no such file raises errors of any type.
+        try:
+            return torch.export.load(file)
+        except Exception as error:
+            raise InputError(f"{path} cannot be read as a file of torch.export.save: {error}") from error
+
+
+def accepts(program: Any) -> bool:
+    """Whether a program is one of ``torch.export``."""
+    return isinstance(program, torch.export.ExportedProgram)
+
+
+def open_shapes(program: torch.export.ExportedProgram, name: str) -> dict[str, OpenShape]:
+    """The shape of each input, in the order of the program's arguments.
+
+    Raises:
+        InputError: an argument is no tensor.
+    """
+    return {
+        own: tuple(size if isinstance(size, int) else str(size) for size in tensor.shape)
+        for own, tensor in _inputs(program, name).items()
+    }
+
+
+def with_shapes(
+    program: torch.export.ExportedProgram, shapes: Mapping[str, tuple[int, ...]], name: str
+) -> torch.export.ExportedProgram:
+    """The program with the sizes of its inputs fixed; itself if none is open.
+
+    Raises:
+        WorkError: torch cannot export it with these sizes.
+    """
+    if open_shapes(program, name) == shapes:
+        return program
+    # Zeros are valid indices; only their shapes matter.
+    zeros = [torch.zeros(shapes[own], dtype=tensor.dtype) for own, tensor in _inputs(program, name).items()]
+    args, kwargs = arguments(program, zeros)
+    return _export(program.module(), args, kwargs, f"{name} with these shapes")
+
+
+def input_types(program: torch.export.ExportedProgram, name: str) -> dict[str, np.dtype[Any]]:
+    """The type of each input.
+
+    Raises:
+        InputError: NumPy lacks it.
+    """
+    found = {}
+    for own, tensor in _inputs(program, name).items():
+        try:
+            found[own] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+        except TypeError as error:
+            raise InputError(f"input '{own}' of {name} is {tensor.dtype}, a type that NumPy lacks") from error
+    return found
+
+
+def examples(program: torch.export.ExportedProgram, name: str) -> dict[str, npt.NDArray[Any]]:
+    """The inputs that the program was exported with, by name.
+
+    Raises:
+        InputError: an argument is no tensor.
+    """
+    leaves = pytree.tree_leaves(program.example_inputs)
+    return {own: leaf.detach().numpy() for own, leaf in zip(_inputs(program, name), leaves, strict=True)}
+
+
+def run(program: torch.export.ExportedProgram, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+    """PyTorch's outputs, those in tuples and dicts one after the other."""
+    args, kwargs = arguments(program, [torch.from_numpy(array.copy()) for array in inputs.values()])
+    with torch.no_grad():
+        outputs = pytree.tree_leaves(program.module()(*args, **kwargs))
+    return tuple(output.numpy() for output in outputs if isinstance(output, torch.Tensor))
+
+
+def digest(program: torch.export.ExportedProgram) -> str:
+    """SHA-256 of the program's text, the types of its inputs, and its weights."""
+    found = hashlib.sha256(program.graph_module.code.encode())
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            found.update(f"{node.name} {node.meta['val']}".encode())
+    for weight in (*program.state_dict.values(), *program.constants.values()):
+        if isinstance(weight, torch.Tensor):
+            found.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
+    """Arguments and keyword arguments of a call, in the structure that the network was exported with.
+
+    Raises:
+        ValueError: the network takes another number of tensors.
+    """
+    wanted = program.call_spec.in_spec.num_leaves
+    if wanted != len(tensors):
+        raise ValueError(f"the network takes {wanted} tensors, and {len(tensors)} were given")
+    args, kwargs = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+    return args, kwargs
+
+
+def _inputs(program: torch.export.ExportedProgram, name: str) -> dict[str, torch.Tensor]:
+    """The user's inputs, as tensors without values."""
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    found = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is not InputKind.USER_INPUT:
+            continue
+        if not isinstance(spec.arg, TensorArgument):
+            raise InputError(
+                f"argument '{spec.arg.name}' of {name} is no tensor; wrap the network in a module that passes it"
+            )
+        found[spec.arg.name] = values[spec.arg.name]
+    return found
+
+
+def _export(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> torch.export.ExportedProgram:
+    with torch.no_grad(), warnings.catch_warnings():
+        # torch warns of what its own layers do on the way.
+        warnings.simplefilter("ignore")
+        # Tracing runs the network's own code, which raises errors of any type.
+        try:
+            return torch.export.export(module, args, kwargs)
+        except Exception as error:
+            first = next(filter(None, str(error).splitlines()), type(error).__name__)
+            raise WorkError(f"torch.export cannot export {name}: {first}") from error
+
+
+@contextmanager
+def _inference(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and afterwards the mode that each layer was in."""
+    modes = {layer: layer.training for layer in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for layer, training in modes.items():
+            layer.training = training

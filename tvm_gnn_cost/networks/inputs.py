@@ -1,0 +1,119 @@
+"""The inputs that a network is tuned and checked with: their sizes, and values where the user gives none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.errors import InputError
+
+#: A tensor's sizes; a name stands for one that is open, and the same name for the same size.
+OpenShape = tuple[int | str, ...]
+
+
+def fixed_shapes(
+    name: str, declared: Mapping[str, OpenShape], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of a network's inputs, all sizes fixed.
+
+    Args:
+        name: The network's.
+        declared: The shape of each input as the network has it.
+        shapes: What the user says, by input; an open size that another input shares is fixed there too.
+
+    Raises:
+        InputError: there is no such input, a size contradicts the network, or one is left open.
+
+    >>> fixed_shapes("net", {"ids": ("n", 128), "mask": ("n", 128)}, {"ids": (2, 128)})
+    {'ids': (2, 128), 'mask': (2, 128)}
+    """
+    sizes: dict[str, int] = {}
+    for given in shapes:
+        shape = declared.get(given)
+        if shape is None:
+            raise InputError(f"{name} has no input '{given}'; it has: {', '.join(declared)}")
+        fits = len(shape) == len(shapes[given]) and all(size > 0 for size in shapes[given])
+        # setdefault: the first input that fixes a size decides, and a later one must agree.
+        if not fits or any(
+            size != (sizes.setdefault(own, size) if isinstance(own, str) else own)
+            for own, size in zip(shape, shapes[given], strict=True)
+        ):
+            raise InputError(
+                f"the shape {_text(shapes[given])} does not fit input '{given}' of {name}, which is "
+                f"{_text(tuple(sizes.get(size, size) if isinstance(size, str) else size for size in shape))}"
+            )
+    fixed = {}
+    for given, shape in declared.items():
+        for axis, size in enumerate(shape):
+            if isinstance(size, str) and size not in sizes:
+                example = _text(tuple(1 if isinstance(one, str) else one for one in shape))
+                raise InputError(
+                    f"input '{given}' of {name} leaves its dimension {axis} ({size}) open, and TVM tunes fixed sizes: "
+                    f"say --shape {given}={example}, or shapes= in Python, with the size that you need"
+                )
+        fixed[given] = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
+    return fixed
+
+
+def example_inputs(
+    name: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    types: Mapping[str, np.dtype[Any]],
+    given: Mapping[str, npt.NDArray[Any]],
+) -> dict[str, npt.NDArray[Any]]:
+    """An example of each input, in their order; drawn from a fixed seed where the user gives none.
+
+    Floats are normal, integers 0 or 1, which are valid token ids, positions and masks.
+
+    Args:
+        name: The network's.
+        shapes: Shape of each input.
+        types: Type of each input.
+        given: The user's examples.
+
+    Raises:
+        InputError: an example is of another shape or type, or a type cannot be drawn.
+    """
+    rng = np.random.default_rng(0)
+    found = {}
+    for own, shape in shapes.items():
+        dtype = types[own]
+        array = given[own] if own in given else _draw(own, shape, dtype, rng)
+        if (array.shape, array.dtype) != (shape, dtype):
+            raise InputError(
+                f"the example of input '{own}' is {array.dtype}[{_text(array.shape)}]; "
+                f"{name} wants {dtype}[{_text(shape)}]"
+            )
+        found[own] = np.asarray(array, order="C")
+    return found
+
+
+def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Reads example inputs by name from an npz file; nothing in it is unpickled.
+
+    Raises:
+        InputError: it is no npz file, or holds something else than arrays of numbers.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    # A file without a zip's end is taken for a pickle, which raises ValueError; a lone .npy is no context manager.
+    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path} is no npz file of arrays (numpy.savez) by the inputs' names") from error
+
+
+def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> npt.NDArray[Any]:
+    if np.issubdtype(dtype, np.floating):
+        return rng.standard_normal(shape).astype(dtype)
+    if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(dtype)
+    raise InputError(f"input '{name}' is {dtype}; only floats, integers and bool are supported")
+
+
+def _text(shape: OpenShape) -> str:
+    return ",".join(map(str, shape))

@@ -1,0 +1,152 @@
+"""ONNX models: read without running any code, with fixed sizes, and their outputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.networks.inputs import OpenShape
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def read_onnx(path: Path) -> onnx.ModelProto:
+    """Reads an ONNX file, with the weights that it keeps in files beside it.
+
+    Raises:
+        InputError: it is no ONNX file, its weights lie outside its folder, or ``onnx`` is not installed.
+        FileNotFoundError: there is no such file.
+    """
+    package = _onnx()
+    from google.protobuf.message import DecodeError
+
+    # A damaged protobuf, and weights that are missing, too short or elsewhere (the checker's own error).
+    broken = (DecodeError, ValueError, package.checker.ValidationError)
+    try:
+        model: onnx.ModelProto = package.load(path, load_external_data=False)
+        if not model.HasField("graph"):
+            raise ValueError("it has no graph")
+        for tensor in package.external_data_helper._get_all_tensors(model):
+            if package.external_data_helper.uses_external_data(tensor):
+                _check_beside(path, tensor)
+        package.load_external_data_for_model(model, str(path.parent))
+        return model
+    except broken as error:
+        raise InputError(f"{path} is no whole ONNX file: {' '.join(str(error).split())}") from error
+
+
+def accepts(program: Any) -> bool:
+    """Whether a program is an ``onnx.ModelProto``; works without ``onnx``."""
+    return type(program).__name__ == "ModelProto"
+
+
+def open_shapes(program: onnx.ModelProto, name: str) -> dict[str, OpenShape]:
+    """The shape of each input, in the graph's order.
+
+    Raises:
+        InputError: an input is no tensor, or not even the number of its dimensions is known.
+    """
+    found = {}
+    for value in _inputs(program):
+        if not value.type.tensor_type.HasField("shape"):
+            raise InputError(f"input '{value.name}' of {name} is no tensor of a known number of dimensions")
+        found[value.name] = tuple(
+            # Some exporters write 0 or -1 for an open size.
+            int(one.dim_value) if one.dim_value > 0 else one.dim_param or f"{value.name}[{axis}]"
+            for axis, one in enumerate(value.type.tensor_type.shape.dim)
+        )
+    return found
+
+
+def with_shapes(program: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], name: str) -> onnx.ModelProto:  # noqa: ARG001
+    """A copy with the sizes of its inputs fixed and its local functions written out.
+
+    Exporters keep a layer as a function of its own, which TVM's importers do not know.
+    """
+    model = _copy(program)
+    if model.functions:
+        model = _onnx().inliner.inline_local_functions(model)
+    for value in _inputs(model):
+        for dimension, size in zip(value.type.tensor_type.shape.dim, shapes[value.name], strict=True):
+            dimension.dim_value = size
+    return model
+
+
+def input_types(program: onnx.ModelProto, name: str) -> dict[str, np.dtype[Any]]:  # noqa: ARG001
+    """The type of each input."""
+    of_numpy = _onnx().helper.tensor_dtype_to_np_dtype
+    return {value.name: np.dtype(of_numpy(value.type.tensor_type.elem_type)) for value in _inputs(program)}
+
+
+def run(program: onnx.ModelProto, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
+    """The outputs of ONNX Runtime, or of ``onnx``'s own evaluator; None if neither can run the model."""
+    for evaluate in (_run_in_onnxruntime, _run_in_evaluator):
+        # Each raises errors of any type for what it lacks: an operator, its version, a type, room for 2 GiB of weights.
+        try:
+            outputs = evaluate(program, dict(inputs))
+        except Exception:
+            continue
+        return tuple(np.asarray(output) for output in outputs)
+    return None
+
+
+def digest(program: onnx.ModelProto) -> str:
+    """SHA-256 of the graph and its weights, which may be more together than a protobuf can hold."""
+    found = hashlib.sha256()
+    graph = program.graph
+    for one in (*program.opset_import, *graph.input, *graph.output, *graph.node, *graph.initializer):
+        found.update(one.SerializeToString(deterministic=True))
+    return found.hexdigest()
+
+
+def _run_in_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # an error is raised too
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, inputs))
+
+
+def _run_in_evaluator(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any]:
+    from onnx.reference import ReferenceEvaluator
+
+    return list(ReferenceEvaluator(model).run(None, inputs))
+
+
+def _onnx() -> Any:
+    """The package, which is an extra."""
+    try:
+        import onnx
+        import onnx.external_data_helper
+        import onnx.inliner
+    except ImportError as error:
+        raise InputError(f"ONNX files need the package onnx: pip install 'tvm-gnn-cost[onnx]' ({error})") from error
+    return onnx
+
+
+def _check_beside(path: Path, tensor: onnx.TensorProto) -> None:
+    """Refuses weights in a file outside the model's folder, whatever the version of ``onnx`` lets pass."""
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    folder = path.parent.resolve()
+    if not location or not (folder / location).resolve().is_relative_to(folder):
+        raise ValueError(f"its weight '{tensor.name}' lies in '{location}', outside of its folder")
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copied = type(model)()
+    copied.CopyFrom(model)
+    return copied
+
+
+def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """What a caller passes: files of before 2019 name their weights among the inputs too."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]

@@ -1,0 +1,192 @@
+"""Turns what a user names into a network: a catalogue's name, a file, a function, or an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.networks import exported, onnx_graphs
+from tvm_gnn_cost.networks.catalogue import drawn_workload
+from tvm_gnn_cost.networks.functions import call_function, is_function
+from tvm_gnn_cost.networks.inputs import OpenShape, example_inputs, fixed_shapes
+
+#: Files of weights alone, and files that are read by unpickling.
+_OTHER_FILES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".ts", ".jit", ".safetensors")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network as its framework holds it.
+
+    Attributes:
+        name: Its name in a catalogue, or of its file, function or class.
+        program: A ``torch.export.ExportedProgram``, an ``onnx.ModelProto`` or a module of TVM, of fixed sizes.
+        inputs: An example of each input, by name, in the order of the program's.
+        expected: The framework's outputs for ``inputs``; None where no framework can run the program.
+        digest: SHA-256 of the program with its weights; empty for a name of the catalogue, which says as much.
+    """
+
+    name: str
+    program: Any
+    inputs: dict[str, npt.NDArray[Any]]
+    expected: tuple[npt.NDArray[Any], ...] | None
+    digest: str
+
+
+class Framework(Protocol):
+    """What holds programs: a module such as :mod:`~tvm_gnn_cost.networks.exported`."""
+
+    def accepts(self, program: Any) -> bool:
+        """Whether a program is of this framework."""
+
+    def open_shapes(self, program: Any, name: str) -> dict[str, OpenShape]:
+        """The shape of each input, in order.
+
+        Raises:
+            InputError: an input is no tensor.
+        """
+
+    def with_shapes(self, program: Any, shapes: Mapping[str, tuple[int, ...]], name: str) -> Any:
+        """The program with the inputs' sizes fixed; the one that was passed is left as it is.
+
+        Raises:
+            WorkError: the framework cannot do that.
+        """
+
+    def input_types(self, program: Any, name: str) -> dict[str, np.dtype[Any]]:
+        """The type of each input.
+
+        Raises:
+            InputError: NumPy lacks it.
+        """
+
+    def run(self, program: Any, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
+        """The program's outputs; None if the framework cannot run it."""
+
+    def digest(self, program: Any) -> str:
+        """SHA-256 of the program and its weights."""
+
+
+#: The frameworks whose programs need no TVM.
+FRAMEWORKS: tuple[Framework, ...] = (onnx_graphs, exported)
+
+
+def load_model(
+    source: Any,
+    inputs: Any = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    trusted: bool = False,
+    *,
+    catalogue: Callable[[str], Any] = drawn_workload,
+    frameworks: Sequence[Framework] = FRAMEWORKS,
+) -> Model:
+    """The network that a user names.
+
+    Args:
+        source: A name of the catalogue, the path of an ``.onnx`` or ``.pt2`` file, ``package.module:function``, an
+            ``nn.Module``, or a program of one of the frameworks.
+        inputs: Examples of its inputs: a dict of arrays or tensors by name, or a tuple of them in order. An
+            ``nn.Module`` needs them; others are drawn where they are missing.
+        shapes: The shapes of inputs whose sizes the network leaves open, by name.
+        trusted: Whether a file may run code while it is read.
+        catalogue: What a name stands for, in the forms of ``source``, or as a module with its example inputs.
+        frameworks: The frameworks that a program may be of.
+
+    Raises:
+        InputError: there is no such network, a file is of another kind or not trusted, or the inputs do not fit.
+        WorkError: torch cannot export it.
+        FileNotFoundError: there is no such file.
+    """
+    name = name_of(source)
+    program, own = _with_inputs(_named(source, trusted, catalogue) if isinstance(source, str | Path) else source)
+    given: dict[str, npt.NDArray[Any]] = {}
+    if isinstance(program, nn.Module):
+        if own is None:
+            own, inputs = inputs, None
+        if own is None:
+            raise InputError(f"{name} is an nn.Module: pass its example inputs too, a tuple or a dict of tensors")
+        program = exported.export(program, own, name)
+        given = exported.examples(program, name)
+    framework = next((one for one in frameworks if one.accepts(program)), None)
+    if framework is None:
+        raise InputError(
+            f"{name} is {type(program).__name__}, no network: use an nn.Module with example inputs, a "
+            "torch.export.ExportedProgram, an onnx.ModelProto or a module of TVM"
+        )
+    declared = framework.open_shapes(program, name)
+    given |= _by_name(name, inputs, list(declared))
+    known = {own: array.shape for own, array in given.items()} | dict(shapes or {})
+    fixed = fixed_shapes(name, declared, known)
+    program = framework.with_shapes(program, fixed, name)
+    examples = example_inputs(name, fixed, framework.input_types(program, name), given)
+    is_catalogues = isinstance(source, str) and name == source
+    digest = "" if is_catalogues else framework.digest(program)
+    return Model(name, program, examples, framework.run(program, examples), digest)
+
+
+def name_of(source: Any) -> str:
+    """A network's name.
+
+    >>> [name_of(one) for one in ("resnet-18", "models/mine.onnx", "models.mine:small")]
+    ['resnet-18', 'mine', 'small']
+    """
+    if not isinstance(source, str | Path):
+        return type(source[0] if isinstance(source, tuple) else source).__name__
+    text = str(source)
+    if is_function(text):
+        return text.partition(":")[2]
+    return Path(text).stem if Path(text).suffix.lower() in (".onnx", ".pt2", *_OTHER_FILES) else text
+
+
+def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -> Any:
+    """What a string or a path stands for."""
+    text, path = str(source), Path(source)
+    if is_function(text):
+        return call_function(text)
+    suffix = path.suffix.lower()
+    if suffix == ".onnx":
+        return onnx_graphs.read_onnx(path)
+    if suffix == ".pt2":
+        return exported.read_exported(path, trusted)
+    if suffix in _OTHER_FILES:
+        raise InputError(
+            f"{path} holds weights or a pickled object, no network that can be read safely; export the network in "
+            "PyTorch with torch.onnx.export or torch.export.save and pass that file"
+        )
+    if path.is_file():
+        raise InputError(f"{path} is of another kind; a network's file is .onnx or .pt2")
+    try:
+        return catalogue(text)
+    except InputError as error:
+        raise InputError(f"{error}; a path of an .onnx or .pt2 file; or package.module:function") from error
+
+
+def _with_inputs(program: Any) -> tuple[Any, Any]:
+    """A module and its example inputs, where these come as a pair."""
+    if isinstance(program, tuple) and len(program) == 2 and isinstance(program[0], nn.Module):
+        return program
+    return program, None
+
+
+def _by_name(name: str, inputs: Any, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Inputs as arrays by name."""
+    if inputs is None:
+        return {}
+    if not isinstance(inputs, Mapping):
+        leaves = pytree.tree_leaves(inputs)
+        if len(leaves) > len(names):
+            raise InputError(f"{name} has {len(names)} inputs ({', '.join(names)}), not {len(leaves)}")
+        inputs = dict(zip(names, leaves, strict=False))
+    return {
+        own: value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        for own, value in inputs.items()
+    }

@@ -1,0 +1,273 @@
+"""The design space of a task: register tiles for sums of products, TVM's own rules for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import tvm
+from tvm.ir.utils import derived_object
+from tvm.s_tir import Schedule, ScheduleError
+from tvm.s_tir import meta_schedule as ms
+from tvm.tirx import IterVar
+from tvm.tirx.analysis import undefined_vars
+
+#: Accumulators that a tile may use: AVX-512 has 32 registers, of which the operands need some; AVX2 has 16.
+_REGISTERS = {16: 28, 8: 12, 4: 12}
+
+#: Marks the root block of a function that is tiled.
+TILED = "tvm_gnn_cost.register_tiled"
+
+
+def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply:
+    """The ``space`` argument of MetaSchedule's tuning functions: :class:`RegisterTiling`, else TVM's default rules."""
+    rules: list[Any] = list(ms.schedule_rule.ScheduleRule.create("llvm"))
+    first = [isinstance(rule, ms.schedule_rule.MultiLevelTiling) for rule in rules].index(True)
+    later: list[Any] = [UnlessTiled(rule) for rule in rules[first:]]
+    tiling = RegisterTiling(vector_lanes(target))
+    return ms.space_generator.PostOrderApply(
+        sch_rules=[*rules[:first], tiling, *later], postprocs="llvm", mutator_probs="llvm"
+    )
+
+
+def vector_lanes(target: tvm.target.Target) -> int:
+    """Number of float32 values in a vector register of the target."""
+    has = tvm.get_global_func("target.target_has_feature")
+    if has("avx512f", target):
+        return 16
+    return 8 if has("avx2", target) else 4
+
+
+@derived_object
+class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+    """Tiles a sum of products so that the tile's sums stay in vector registers through the whole reduction.
+
+    TVM's ``MultiLevelTiling`` draws every tile size at random; nearly all of its programs move their sums through
+    memory. Here the innermost tile is ``pixels x vectors`` (as in BLIS: Van Zee and van de Geijn 2015,
+    doi:10.1145/2764454), unrolled and vectorized along the last axis; the tiles around it are sampled. It takes blocks
+    whose last axis is contiguous in the output and in every input that has it, as in NHWC. ``RewriteLayout`` packs
+    their weights.
+
+    Args:
+        lanes: Number of float32 values in a vector register.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__()
+        self.lanes = lanes
+
+    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
+        """Does nothing; MetaSchedule calls this."""
+
+    def clone(self) -> RegisterTiling:
+        """A rule with the same settings; MetaSchedule calls this for each task."""
+        return RegisterTiling(self.lanes)
+
+    def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
+        """One schedule for each kind of tile; ``sch`` alone if the block is another."""
+        if not _is_sum_of_products(sch, block):
+            return [sch]
+        stmt = sch.get(block)
+        extent = int(stmt.iter_vars[_last_spatial(stmt)].dom.extent)
+        _inline_followers(sch, block)
+        producers = [one for one in sch.get_producers(block) if _is_spatial(sch, one)]
+        found = []
+        for vectors, lanes in self._tiles(extent):
+            for weights_first in (False, True):
+                for is_local in (False, True) if producers else (False,):
+                    copy = sch.copy()
+                    # What follows the sum may be shaped otherwise than it; TVM's rules have such a function.
+                    with suppress(ScheduleError):
+                        self._tile(copy, block, (vectors, lanes), weights_first, producers if is_local else [])
+                        found.append(copy)
+        return found or [sch]
+
+    def _tiles(self, extent: int) -> list[tuple[int, int]]:
+        """The widest tiles that divide the last axis: vectors, and values in each."""
+        lanes = max(size for size in (self.lanes, 8, 4, 1) if size <= self.lanes and extent % size == 0)
+        if lanes == 1:
+            return [(1, max(size for size in range(1, 4 * self.lanes + 1) if extent % size == 0))]
+        return [(count, lanes) for count in (6, 5, 4, 3, 2, 1) if extent % (count * lanes) == 0][:3]
+
+    def _tile(
+        self, sch: Schedule, block: Any, shape: tuple[int, int], weights_first: bool, local: Sequence[Any]
+    ) -> None:
+        """Tiles a block.
+
+        Args:
+            sch: The schedule to change.
+            block: The sum of products.
+            shape: Vectors of a tile along the last axis, and values in each.
+            weights_first: Whether the outer loops go through all pixels before the next channels.
+            local: Producers to compute for each chunk of the parallel loop, in the cache; the others come before.
+        """
+        kinds = [var.iter_type for var in sch.get(block).iter_vars]
+        loops = sch.get_loops(block)
+        *pixels, channel = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.DataPar]
+        sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.CommReduce]
+        # Registers that the pixels of a tile may take.
+        vectors, lanes = shape
+        left = max(1, _REGISTERS[self.lanes] // vectors)
+        outer: list[Any] = []
+        middle: list[Any] = []
+        inner: list[Any] = []
+        for pixel in reversed(pixels):
+            extent = int(sch.get(pixel).extent)
+            largest = max(size for size in range(1, left + 1) if extent % size == 0)
+            if 2 * largest < min(left, extent):
+                # Few sizes divide it, so the last tile is cut off: 71 pixels are 8 tiles of 9, but for one pixel.
+                largest = _least_waste(extent, left)
+                first, third = sch.split(pixel, [None, largest])
+                first, second = sch.split(first, sch.sample_perfect_tile(first, 2, 64))
+                inner.insert(0, third)
+            elif largest > 1:
+                first, second, third = sch.split(pixel, sch.sample_perfect_tile(pixel, 3, left))
+                inner.insert(0, third)
+            else:
+                first, second = sch.split(pixel, sch.sample_perfect_tile(pixel, 2, 64))
+            outer.insert(0, first)
+            middle.insert(0, second)
+            left //= largest
+        groups, vector, lane = sch.split(channel, [None, vectors, lanes])
+        first, second = sch.split(groups, sch.sample_perfect_tile(groups, 2, 8))
+        outer = [first, *outer] if weights_first else [*outer, first]
+        middle = [*middle, second] if weights_first else [second, *middle]
+        sum_outer, sum_inner = sch.split(sums[-1], sch.sample_perfect_tile(sums[-1], 2, 512))
+        sch.reorder(*outer, *middle, sum_outer, *sums[:-1], sum_inner, *inner, vector, lane)
+        chunks = sch.fuse(*outer)
+        self._write_back(sch, block, middle[-1], len(inner), lanes)
+        for producer in local:
+            sch.compute_at(producer, chunks, preserve_unit_loops=True)
+            self._vectorize_last(sch, producer)
+        sch.parallel(chunks)
+        for loop in [*inner, vector]:
+            sch.unroll(loop)
+        sch.vectorize(lane)
+        root = sch.get_sblock("root")
+        for other in sch.get_child_blocks(root):
+            self._spread(sch, other)
+        sch.annotate(root, TILED, 1)
+
+    def _write_back(self, sch: Schedule, block: Any, at: Any, rows: int, lanes: int) -> None:
+        """Finishes each tile, with what follows the sum, while it is in registers."""
+        consumers = sch.get_consumers(block)
+        if len(consumers) == 1 and _is_elementwise(sch, consumers[0], sch.get(block).writes[0].source):
+            follower = consumers[0]
+        else:
+            follower = sch.cache_write(block, 0, "global")
+        sch.reverse_compute_at(follower, at, preserve_unit_loops=True)
+        *others, last = sch.get_loops(follower)
+        vector, lane = sch.split(last, [None, lanes])
+        # An index that is no constant would keep the sums in memory.
+        for loop in [*others[len(others) - rows :], vector]:
+            sch.unroll(loop)
+        sch.vectorize(lane)
+
+    def _vectorize_last(self, sch: Schedule, block: Any) -> None:
+        last = sch.get_loops(block)[-1]
+        extent = int(sch.get(last).extent)
+        if extent % self.lanes == 0:
+            last = sch.split(last, [None, self.lanes])[1]
+        if extent % self.lanes == 0 or 1 < extent <= 4 * self.lanes:
+            sch.vectorize(last)
+
+    def _spread(self, sch: Schedule, block: Any) -> None:
+        """Runs a block outside the tiles on all cores, vectorized."""
+        loops = sch.get_loops(block)
+        if not _is_spatial(sch, block) or any(int(sch.get(loop).kind) != tvm.tirx.ForKind.SERIAL for loop in loops):
+            return
+        self._vectorize_last(sch, block)
+        if len(loops) > 1:
+            sch.parallel(sch.fuse(*loops[:-1]))
+
+
+@derived_object
+class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+    """Applies a rule of TVM's to functions that :class:`RegisterTiling` has left alone.
+
+    Args:
+        rule: The rule.
+    """
+
+    def __init__(self, rule: Any) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
+        """Passes the context on; MetaSchedule calls this."""
+        self.rule._initialize_with_tune_context(context)
+
+    def clone(self) -> UnlessTiled:
+        """A rule with a clone of the rule; MetaSchedule calls this for each task."""
+        return UnlessTiled(self.rule.clone())
+
+    def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
+        """The rule's schedules; ``sch`` alone if it is tiled."""
+        if TILED in sch.get(sch.get_sblock("root")).annotations:
+            return [sch]
+        return list(self.rule.apply(sch, block))
+
+
+def _least_waste(extent: int, most: int) -> int:
+    """The size of tiles that cover an axis with the fewest pixels beyond it, among the sizes from half of ``most`` on.
+
+    >>> _least_waste(71, 9)
+    9
+    """
+    sizes = range(most, most // 2, -1)
+    return min(sizes, key=lambda size: -(-extent // size) * size)
+
+
+def _last_spatial(stmt: Any) -> int:
+    return max(i for i, var in enumerate(stmt.iter_vars) if var.iter_type == IterVar.DataPar)
+
+
+def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
+    """Whether a block is its function's only reduction, of two buffers or more, contiguous in its last spatial axis."""
+    stmt = sch.get(block)
+    kinds = [var.iter_type for var in stmt.iter_vars]
+    if set(kinds) != {IterVar.CommReduce, IterVar.DataPar} or kinds.count(IterVar.DataPar) < 2 or len(stmt.reads) < 2:
+        return False
+    if len(stmt.writes) != 1 or len(sch.get_loops(block)) != len(kinds):
+        return False
+    others = sch.get_child_blocks(sch.get_sblock("root"))
+    if sum(not _is_spatial(sch, other) for other in others) != 1:
+        return False
+    last = stmt.iter_vars[_last_spatial(stmt)].var
+    return all(_is_contiguous(region, last) for region in [*stmt.reads, *stmt.writes])
+
+
+def _inline_followers(sch: Schedule, block: Any) -> None:
+    """Inlines what follows a sum into the function's last block, as TVM does not for ``exp``: it stays in registers."""
+    for follower in sch.get_consumers(block):
+        if _is_spatial(sch, follower) and sch.get_consumers(follower):
+            sch.compute_inline(follower)
+
+
+def _is_contiguous(region: Any, var: Any) -> bool:
+    """Whether a buffer's region has ``var`` in its last index or not at all."""
+    *others, last = [one.min for one in region.region]
+    return not any(_uses(index, var) for index in others) and (last.same_as(var) or not _uses(last, var))
+
+
+def _uses(expression: Any, var: Any) -> bool:
+    return any(one.same_as(var) for one in undefined_vars(expression))
+
+
+def _is_elementwise(sch: Schedule, block: Any, buffer: Any) -> bool:
+    """Whether a block reads a buffer at its own position alone.
+
+    TVM's ``reverse_compute_at`` moves a reshape into a tile too, and the program then computes something else.
+    """
+    stmt = sch.get(block)
+    own = [var.var for var in stmt.iter_vars]
+    reads = [[one.min for one in region.region] for region in stmt.reads if region.source.same_as(buffer)]
+    return _is_spatial(sch, block) and all(
+        len(indices) == len(own) and all(index.same_as(var) for index, var in zip(indices, own, strict=True))
+        for indices in reads
+    )
+
+
+def _is_spatial(sch: Schedule, block: Any) -> bool:
+    return all(var.iter_type == IterVar.DataPar for var in sch.get(block).iter_vars)

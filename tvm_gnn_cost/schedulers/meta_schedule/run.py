@@ -1,0 +1,29 @@
+"""Runs NETWORK.so with TVM's runtime alone: python run.py [inputs.npz [outputs.npz]]. Without inputs it draws them."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+about = json.loads(Path(__file__).with_name("NETWORK.json").read_text())
+os.environ.setdefault("TVM_NUM_THREADS", str(min(about["threads"], os.cpu_count() or 1)))  # TVM would take half
+import tvm.relax  # noqa: E402
+
+stderr = os.dup(2)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TVM prints a warning without content for each of the weights
+try:
+    library = tvm.runtime.load_module(str(Path(__file__).with_name("NETWORK.so")))
+finally:
+    os.dup2(stderr, 2)
+machine = tvm.relax.VirtualMachine(library, tvm.cpu())
+given = np.load(sys.argv[1]) if sys.argv[1:] else {i["name"]: np.random.random(i["shape"]) for i in about["inputs"]}
+inputs = [tvm.runtime.tensor(np.asarray(given[i["name"]], i["dtype"])) for i in about["inputs"]]
+found = machine["main"](*inputs)
+found = [found] if isinstance(found, tvm.runtime.Tensor) else found
+outputs = {about["outputs"][i]["name"]: one.numpy() for i, one in enumerate(found)}
+print({name: (str(one.dtype), one.shape) for name, one in outputs.items()})
+print(f"{machine.time_evaluator('main', tvm.cpu(), min_repeat_ms=500)(*inputs).mean * 1e3:.3f} ms")
+if sys.argv[2:]:
+    np.savez(sys.argv[2], **outputs)

@@ -1,0 +1,149 @@
+"""The tuned network as a library in its work directory: ``NETWORK.so``, ``NETWORK.json`` and ``run.py``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.files import replacing, write_json, write_text
+from tvm_gnn_cost.measuring.machine import usable_cores
+from tvm_gnn_cost.networks import onnx_graphs
+from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Network, Scheduler
+
+#: How other JSON files of a work directory begin.
+_TAKEN = ("tuning", "database_", "records", "untuned")
+
+
+def write_library(
+    compiled: Compiled,
+    network: Network,
+    scheduler: Scheduler,
+    target: str,
+    work_dir: Path,
+    about: Mapping[str, Any],
+) -> Path:
+    """Writes the library, what it takes and gives beside it, and the script that runs it.
+
+    Args:
+        compiled: The tuned network.
+        network: Its inputs, and the names of its outputs.
+        scheduler: The one that compiled it.
+        target: The target that it was compiled for.
+        work_dir: Where the files go.
+        about: What else the JSON file says: what the network was tuned with.
+
+    Returns:
+        The library's path.
+
+    Raises:
+        WorkError: the library cannot be written.
+    """
+    outputs = compiled.run(network.inputs)
+    names = _output_names(network, len(outputs))
+    path = work_dir / f"{file_name(network.name)}.so"
+    with replacing(path) as unfinished:
+        # TVM calls the compiler, and raises errors of any type where it fails or is missing.
+        try:
+            compiled.export(unfinished)
+        except Exception as error:
+            raise WorkError(f"TVM cannot write {path}, which takes a C++ compiler: {last_line(error)}") from error
+    describe = {
+        "network": network.name,
+        "inputs": [_described(name, array) for name, array in network.inputs.items()],
+        "outputs": [_described(name, array) for name, array in zip(names, outputs, strict=True)],
+        "scheduler": scheduler.name,
+        "threads": usable_cores(),
+        "target": target,
+        **about,
+    }
+    write_json(path.with_suffix(".json"), describe)
+    write_text(work_dir / "run.py", scheduler.run_script.read_text(encoding="utf-8").replace("NETWORK", path.stem))
+    return path
+
+
+def file_name(network: str) -> str:
+    """A network's name as that of a file, and of none that a work directory has anyway.
+
+    >>> file_name("dense/0"), file_name("tuning")
+    ('dense-0', 'tuning-network')
+    """
+    name = re.sub(r"[^\w.-]+", "-", network)
+    return f"{name}-network" if name.startswith(_TAKEN) else name
+
+
+def _output_names(network: Network, count: int) -> list[str]:
+    """An ONNX model names its outputs, a network of PyTorch does not."""
+    if onnx_graphs.accepts(network.program):
+        return [one.name for one in network.program.graph.output]
+    return [f"output_{number}" for number in range(count)]
+
+
+def _described(name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
+    return {"name": name, "shape": list(array.shape), "dtype": str(array.dtype)}
+
+
+class TunedNetwork:
+    """A library of a work directory, loaded to be run.
+
+    Args:
+        path: The library; what it takes and gives is in the JSON file beside it.
+
+    Raises:
+        InputError: it is gone, or was made for another machine.
+        WorkError: it cannot be loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        beside = path.with_suffix(".json")
+        for file in (path, beside):
+            if not file.is_file():
+                raise InputError(f"{file} does not exist; tune again in {path.parent}, which writes it")
+        try:
+            about = json.loads(beside.read_text(encoding="utf-8"))
+            self.inputs = {one["name"]: (tuple(one["shape"]), np.dtype(one["dtype"])) for one in about["inputs"]}
+            name, target = about["scheduler"], about["target"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{beside} does not describe a library ({error!r}); remove it and tune again in {path.parent}"
+            ) from error
+        scheduler = scheduler_named(name)
+        here = str(scheduler.target())
+        if target != here:
+            raise InputError(f"{path} was compiled for {target}, and this machine is {here}; tune on this machine")
+        self.loaded = scheduler.load(path)
+
+    def run(self, inputs: Any) -> Any:
+        """Runs the network; :meth:`tvm_gnn_cost.tuning.result.TuneResult.run` says with what.
+
+        Raises:
+            InputError: the inputs are not the network's.
+        """
+        outputs = self.loaded.run(self._named(inputs))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _named(self, inputs: Any) -> dict[str, npt.NDArray[Any]]:
+        if not isinstance(inputs, Mapping):
+            inputs = inputs if isinstance(inputs, Sequence) else (inputs,)
+            if len(inputs) != len(self.inputs):
+                raise InputError(f"the network has the inputs {', '.join(self.inputs)}; {len(inputs)} were given")
+            inputs = dict(zip(self.inputs, inputs, strict=True))
+        if set(inputs) != set(self.inputs):
+            raise InputError(f"the network has the inputs {', '.join(self.inputs)}; not {', '.join(map(str, inputs))}")
+        return {name: _array(name, inputs[name], *wanted) for name, wanted in self.inputs.items()}
+
+
+def _array(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A value of any framework as an array of the given shape and type."""
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise InputError(f"input {name} is {dtype}{list(shape)}, not {array.dtype}{list(array.shape)}")
+    return array.astype(dtype, copy=False)
