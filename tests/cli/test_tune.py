@@ -34,7 +34,7 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert sum(task["trials"] for task in found["tasks"]) == 4
     tuned = found["end_to_end"]["networks"][0]
-    assert (tuned["name"], len(tuned["seconds"])) == ("tuned", 5)
+    assert (tuned["name"], len(tuned["seconds"])) == ("tuned", 10)
     assert tuned["difference"] < 1e-5
     assert tuned["gflops"] > 0
     for text in ("weighted sum", "difference from ", "mutation", "report: ", "library: ", "4/4 trials"):
@@ -73,7 +73,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     assert 0 < len(lines) < 1000
     if scheduler().name == "meta-schedule":
         # What the interruption cut short is not recorded as a failed program.
-        assert not any("10000000000" in line for line in lines)
+        assert all(max(json.loads(line)[1][1]) < 1e9 for line in lines)
     assert json.loads((work_dir / "tuning.json").read_text())["end_to_end"] is None
 
 

@@ -15,7 +15,7 @@ from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 
-SETTINGS = OnlineSettings(nodes_per_update=20_000, steps_per_update=64, learning_rate=2e-3)
+SETTINGS = OnlineSettings(nodes_per_update=20_000, steps_per_program=64, learning_rate=2e-3)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_rounds_in_which_everything_failed_change_nothing(checkpoint: Checkpoint
 
 @pytest.mark.parametrize("lost", ["buffer.0.latency", "buffer.0.edges", "now.mean", "updates", "tasks"])
 def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost: str) -> None:
-    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_update=1))
+    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
     new = synthetic.programs(1, 8, seed=40)
     model.learn("a", new.graphs, new.latency)
     whole = model.to_checkpoint()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,20 @@ def test_a_batch_is_counted_drawn_and_saved(tmp_path: Path) -> None:
     assert found.curve[-1].trials == 2
     # The seconds go on from the earlier run's, and those of this run are not added twice.
     assert 100.0 <= found.curve[-1].seconds < 101.0
-    assert found.seconds == {"mutation": 104.0, "building": 2.5, "verification": 50.0}
+    assert found.seconds == {"mutation": 104.0, "building": 2.5, "verification": 50.0, "other": 0.0}
     assert load_result(tmp_path).curve == found.curve
     assert listener.interrupted()
+
+
+def test_seconds_that_no_phase_accounts_for_are_others(tmp_path: Path) -> None:
+    found = replace(result(), seconds={})
+    listener = ResultListener(found, tmp_path, ignore, lambda: False)
+    time.sleep(0.05)
+    listener.spent({"running": 0.01})
+    assert found.seconds["running"] == 0.01
+    assert 0.04 <= found.seconds["other"] < listener.elapsed
+    listener.spent({"running": 0.02})
+    assert found.searching_seconds <= listener.elapsed
 
 
 def test_the_curve_begins_when_every_task_has_a_latency(tmp_path: Path) -> None:

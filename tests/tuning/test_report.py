@@ -86,6 +86,22 @@ def test_the_numbers(result):
     assert shares["all"] == ("100.0 s", "100.0 %")
 
 
+def test_a_task_that_another_one_replaces_comes_last(result):
+    result.tasks.append(TaskResult("other conv", 2, None, best=0.005, trials=5, flops=3e8, instead_of=1))
+    tasks = tables(result)[0]
+    assert [row[0] for row in tasks.rows] == ["other conv", "pool", "softmax", HOSTILE, "weighted sum"]
+    assert tasks.rows[0][3] == "97.1 %"
+    assert tasks.rows[3][3] == "-"
+    assert f"Not used, as another task computes the same in less time: {HOSTILE}." in tasks.note
+
+
+def test_a_run_that_measured_nothing_says_so(result):
+    chosen = dataclasses.replace(result, settings=dataclasses.replace(result.settings, trials=0))
+    note = tables(chosen)[0].note
+    assert "Nothing was measured: the cost model chose the schedules." in note
+    assert "default schedule kept" not in note
+
+
 def test_the_page_stands_alone_and_escapes(result, tmp_path):
     result.save(tmp_path)
     page = write_report(tmp_path).read_text()

@@ -105,6 +105,24 @@ def test_speeds_follow_from_operations_and_seconds() -> None:
     assert json.dumps(data)
 
 
+def test_of_two_tasks_that_compute_the_same_the_faster_one_is_used() -> None:
+    found = result()
+    found.tasks += [TaskResult("c", 2, None, flops=1e9, instead_of=0)]
+    assert found.rivals == {0: 2, 2: 0}
+    # Not measured, it is no part of the network, and its operations never count.
+    assert (found.used, found.latency) == ([True, True, False], 9.0)
+    found.tasks[2].add([3.0])
+    assert (found.used, found.latency) == ([False, True, True], 7.0)
+    assert found.flops == 2 * 6e9 + 4e9
+    assert [task["used"] for task in found.as_json()["tasks"]] == [False, True, True]
+    found.tasks[0].add([2.0])
+    assert (found.used, found.latency) == ([True, True, False], 5.0)
+    # Where nothing is measured, the one that computes less replaces the other.
+    found.tasks[0] = TaskResult("a", 2, None)
+    found.tasks[2] = TaskResult("c", 2, None, instead_of=0)
+    assert found.used == [False, True, True]
+
+
 def test_the_latency_of_repeats_is_their_median() -> None:
     assert NetworkTimes("tuned", [3.0, 1.0, 2.0]).latency == 2.0
     assert NetworkTimes("PyTorch", [], failure="no").latency == math.inf

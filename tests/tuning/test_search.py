@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.tuning.test_result import result
 from tests.tuning.test_screening import NETWORKS, fresh, screening
 from tvm_gnn_cost.progress import Event, Stage
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tuning.listener import ResultListener
-from tvm_gnn_cost.tuning.result import TuneResult
-from tvm_gnn_cost.tuning.search import search
-
-pytestmark = pytest.mark.needs("tvm")
+from tvm_gnn_cost.tuning.result import TaskResult, TuneResult
+from tvm_gnn_cost.tuning.search import open_tasks, search
 
 
+@pytest.mark.needs("tvm")
 def test_tasks_are_screened_then_searched_until_the_budget_is_spent(tmp_path: Path, checkpoint: str) -> None:
     tasks = scheduler().tasks(scheduler().network(NETWORKS[scheduler().name]), scheduler().target())
 
@@ -54,3 +56,18 @@ def test_tasks_are_screened_then_searched_until_the_budget_is_spent(tmp_path: Pa
     spent.recount_trials(scheduler().latencies(tasks, tmp_path))
     run(spent)
     assert sum(map(len, scheduler().latencies(tasks, tmp_path))) == more.trials
+
+
+def test_of_two_tasks_that_compute_the_same_a_slow_one_is_given_up() -> None:
+    def task(best: float | None, **fields: Any) -> TaskResult:
+        return TaskResult("a", 1, None, best, trials=0 if best is None else 4, **fields)
+
+    def is_open(*tasks: TaskResult) -> list[bool]:
+        return open_tasks(replace(result(), tasks=list(tasks)))
+
+    assert is_open(task(1.0), task(None), task(2.0)) == [True, False, True]
+    assert is_open(task(1.0), task(1.1, instead_of=0)) == [True, True]
+    assert is_open(task(1.0), task(1.3, instead_of=0)) == [True, False]
+    assert is_open(task(1.3), task(1.0, instead_of=0)) == [False, True]
+    # All of its programs are measured.
+    assert is_open(task(1.3), task(1.0, instead_of=0, exhausted=True)) == [False, False]

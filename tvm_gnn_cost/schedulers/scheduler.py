@@ -42,6 +42,7 @@ class Network:
         program: The network as its framework holds it, a ``torch.export.ExportedProgram`` or an ``onnx.ModelProto``, to
             be compared with; None if there is none.
         digest: A hash of the program with its weights; empty for a name of the catalogue, which says as much.
+        alternative: Another module that computes the same with some other tasks; None if there is none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Network:
     expected: tuple[npt.NDArray[Any], ...] | None
     program: Any = None
     digest: str = ""
+    alternative: Any = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,15 @@ class Task:
         name: A readable name, which several tasks may share.
         weight: How many times the task occurs in its network.
         workload: TVM's own object: MetaSchedule's ``ExtractedTask`` or ``auto_scheduler``'s ``SearchTask``.
+        instead_of: The key of the task that computes the same in another way, and that this one can replace; empty if
+            there is none.
     """
 
     key: str
     name: str
     weight: int
     workload: Any = field(compare=False, repr=False)
+    instead_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class MeasureSettings:
     """
 
     repeats: int = 3
-    min_repeat_ms: int = 30
+    min_repeat_ms: int = 10
     timeout_s: float = 20.0
 
 

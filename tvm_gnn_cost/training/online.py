@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ class OnlineSettings:
     Attributes:
         nodes_per_update: Number of graph nodes that an update trains on at most. It bounds nodes, not seconds, so that
             a seed gives the same search on a busy machine too.
-        steps_per_update: Largest number of steps of an update.
+        steps_per_program: Number of steps of an update for each program that was just measured.
         programs_per_step: Number of programs in a step, half of them of the task that was just measured.
         buffer_programs: Size of the replay buffer.
         learning_rate: Learning rate of AdamW.
@@ -36,7 +37,7 @@ class OnlineSettings:
     """
 
     nodes_per_update: int = 20_000
-    steps_per_update: int = 6
+    steps_per_program: float = 0.5
     programs_per_step: int = 32
     buffer_programs: int = 4096
     learning_rate: float = 5e-4
@@ -116,7 +117,7 @@ class OnlineModel:
             new = _TaskBuffer(joined, np.concatenate([old.latency, new.latency]))
         self.buffers[task] = new
         self._forget()
-        self._train(task)
+        self._train(task, math.ceil(self.settings.steps_per_program * len(usable)))
         self.updates += 1
 
     def _forget(self) -> None:
@@ -131,7 +132,7 @@ class OnlineModel:
             oldest = rows[rows != np.argmin(buffer.latency)][:drop]
             self.buffers[task] = buffer.keep(np.setdiff1d(rows, oldest))
 
-    def _train(self, current: str) -> None:
+    def _train(self, current: str, most: int) -> None:
         names = [name for name, b in self.buffers.items() if np.isfinite(b.latency).any() and len(b.latency) > 1]
         if not names:
             return
@@ -144,7 +145,7 @@ class OnlineModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             model.train()
-            while nodes < settings.nodes_per_update and steps < settings.steps_per_update:
+            while nodes < settings.nodes_per_update and steps < most:
                 graphs, target, task = self._draw(names, current, rng)
                 batch = self.scorer.batch(graphs)
                 loss = loss_of(model(batch), torch.from_numpy(target), torch.from_numpy(task))

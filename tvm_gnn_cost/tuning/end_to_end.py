@@ -33,7 +33,7 @@ def compare_end_to_end(
     peers: bool,
     progress: Progress,
     interrupted: Callable[[], bool],
-    repeats: int = 5,
+    repeats: int = 10,
 ) -> EndToEnd:
     """Times the network's contestants in turn, each in its own process, and compares their outputs with the reference.
 

@@ -51,9 +51,11 @@ class ResultListener:
         self.seconds = dict(self.result.seconds)
 
     def spent(self, seconds: Mapping[str, float]) -> None:
-        """Adds the seconds of this part of the search to those before."""
+        """Adds the seconds of this part of the search to those before; what no phase accounts for is ``other``."""
         for phase, spent in seconds.items():
             self.result.seconds[phase] = self.seconds.get(phase, 0.0) + spent
+        self.result.seconds["other"] = 0.0
+        self.result.seconds["other"] = max(0.0, self.elapsed - self.result.searching_seconds)
 
 
 def trials_measured(result: TuneResult, task: str) -> TrialsMeasured:

@@ -86,17 +86,21 @@ def tables(result: TuneResult) -> list[TableContent]:
 
 def _tasks(result: TuneResult) -> TableContent:
     whole = result.latency
+    # Those that are not used come last.
+    ordered = sorted(
+        zip(result.used, result.tasks, strict=True), key=lambda one: (-one[0], -one[1].weight * one[1].latency)
+    )
     rows = [
         (
             task.name,
             str(task.weight),
             latency(task.latency),
-            "-" if math.isinf(whole) else f"{100 * task.weight * task.latency / whole:.1f} %",
+            "-" if math.isinf(whole) or not used else f"{100 * task.weight * task.latency / whole:.1f} %",
             *_speed(result, task.flops, task.latency),
             str(task.trials),
             str(task.failed),
         )
-        for task in sorted(result.tasks, key=lambda task: -task.weight * task.latency)
+        for used, task in ordered
     ]
     failed = sum(task.failed for task in result.tasks)
     times = (latency(whole), "100.0 %")
@@ -121,13 +125,19 @@ def _speed(result: TuneResult, flops: float, seconds: float) -> tuple[str, str]:
 
 def _kept(result: TuneResult) -> str:
     """Says which tasks the tuning did nothing for."""
-    unmeasured = [task.name for task in result.tasks if task.best is None]
-    slower = [task.name for task in result.tasks if task.best is not None and not task.improved]
+    used = [task for task, is_used in zip(result.tasks, result.used, strict=True) if is_used]
+    unmeasured = [task.name for task in used if task.best is None]
+    slower = [task.name for task in used if task.best is not None and not task.improved]
+    replaced = [task.name for task in result.tasks if task not in used]
     sentences = ["The slowest first; share is that of the weighted sum."]
-    if unmeasured:
+    if result.settings.trials == 0:
+        sentences.append("Nothing was measured: the cost model chose the schedules.")
+    elif unmeasured:
         sentences.append(f"No valid measurement, default schedule kept: {', '.join(unmeasured)}.")
     if slower:
         sentences.append(f"Nothing faster than the default schedule found, default kept: {', '.join(slower)}.")
+    if replaced:
+        sentences.append(f"Not used, as another task computes the same in less time: {', '.join(replaced)}.")
     return " ".join(sentences)
 
 

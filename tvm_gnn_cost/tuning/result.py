@@ -83,6 +83,9 @@ class TaskResult:
         trials: Programs measured, failures included.
         failed: Programs that failed to build or to run.
         flops: Floating point operations of one run.
+        instead_of: The position of the task that computes the same in another way, and that this one replaces in the
+            network if it is faster; None if there is none.
+        exhausted: Whether all programs of its design space are measured.
     """
 
     name: str
@@ -92,6 +95,8 @@ class TaskResult:
     trials: int = 0
     failed: int = 0
     flops: float = 0.0
+    instead_of: int | None = None
+    exhausted: bool = False
 
     def add(self, latencies: Sequence[float]) -> None:
         """Counts measured programs: mean latencies in seconds, infinite where one failed."""
@@ -192,8 +197,30 @@ class TuneResult:
 
     @property
     def latency(self) -> float:
-        """The weighted sum of the tasks' latencies, in seconds."""
-        return sum(task.weight * task.latency for task in self.tasks)
+        """The weighted sum of the used tasks' latencies, in seconds."""
+        return sum(task.weight * task.latency for task, used in zip(self.tasks, self.used, strict=True) if used)
+
+    @property
+    def rivals(self) -> dict[int, int]:
+        """The positions of the tasks that compute the same, each with the other's."""
+        pairs = [(i, task.instead_of) for i, task in enumerate(self.tasks) if task.instead_of is not None]
+        return dict(pairs) | {other: i for i, other in pairs}
+
+    @property
+    def used(self) -> list[bool]:
+        """Whether the tuned network has each task: of two that compute the same, it has the faster one.
+
+        If neither has been measured, it has the one that computes less, which replaces the other.
+        """
+        rivals, latencies = self.rivals, [task.latency for task in self.tasks]
+
+        def wins(i: int, task: TaskResult) -> bool:
+            if i not in rivals:
+                return True
+            there = latencies[rivals[i]]
+            return latencies[i] < there or (latencies[i] == there and task.instead_of is not None)
+
+        return [wins(i, task) for i, task in enumerate(self.tasks)]
 
     @property
     def searching_seconds(self) -> float:
@@ -207,8 +234,8 @@ class TuneResult:
 
     @property
     def flops(self) -> float:
-        """Floating point operations of the network: the weighted sum of its tasks'."""
-        return sum(task.weight * task.flops for task in self.tasks)
+        """Floating point operations of the network: the weighted sum of its tasks', those that replace others apart."""
+        return sum(task.weight * task.flops for task in self.tasks if task.instead_of is None)
 
     def run(self, inputs: Any) -> Any:
         """Runs the tuned network.
@@ -256,8 +283,8 @@ class TuneResult:
             }
 
         data = self._fields()
-        for fields, task in zip(data["tasks"], self.tasks, strict=True):
-            fields |= speed(task.flops, task.latency)
+        for fields, task, used in zip(data["tasks"], self.tasks, self.used, strict=True):
+            fields |= speed(task.flops, task.latency) | {"used": used}
         if self.end_to_end is not None:
             for fields, network in zip(data["end_to_end"]["networks"], self.end_to_end.networks, strict=True):
                 fields |= speed(self.flops, network.latency)

@@ -46,22 +46,22 @@ class Screening:
         self.samples, self.seed = samples, seed
         self.seconds = dict.fromkeys(("initial population", "prediction", "building", "running", "model update"), 0.0)
 
-    def pick(self, task: Task, count: int) -> list[Any]:
-        """Up to ``count`` candidates of a task, the one with the best score first."""
+    def rank(self, task: Task) -> list[Any]:
+        """Random candidates of a task, the one with the best score first."""
         with self._timed("initial population"):
             candidates = self.scheduler.sample(task, self.target, self.samples, self.seed)
         if not candidates:
             return []
         with self._timed("prediction"):
             scores = self.scheduler.score(self.model, task, self.target, candidates)
-        return [candidates[i] for i in np.argsort(-scores, kind="stable")[:count]]
+        return [candidates[i] for i in np.argsort(-scores, kind="stable")]
 
     def choose(self, tasks: Sequence[Task], progress: Progress) -> list[tuple[Task, Any]]:
         """The candidate of each task that the model takes for the fastest; nothing is measured."""
         chosen = []
         for number, task in enumerate(tasks, start=1):
             progress(Step(f"choosing schedules: {number} of {len(tasks)} tasks, {task.name}"))
-            chosen += [(task, candidate) for candidate in self.pick(task, 1)]
+            chosen += [(task, candidate) for candidate in self.rank(task)[:1]]
         return chosen
 
     def measure(self, tasks: Sequence[Task], count: int, on: ResultListener) -> None:
@@ -69,7 +69,7 @@ class Screening:
 
         Args:
             tasks: All tasks of the network, in the order of the listener's result.
-            count: Number of candidates of each task.
+            count: Number of candidates of each task; twice as many if its design space has no more.
             on: Follows the search; a task of its result that has measured programs is left out.
 
         Raises:
@@ -86,9 +86,12 @@ class Screening:
 
     def _measure_group(self, group: Sequence[tuple[int, Task]], count: int, on: ResultListener) -> None:
         picked = []
-        for _, task in group:
+        for place, task in group:
             on.progress(Step(f"searching: {task.name}"))
-            picked.append((task, self.pick(task, count)))
+            ranked = self.rank(task)
+            exhausted = len(ranked) <= min(2 * count, self.samples - 1)
+            on.result.tasks[place].exhausted = exhausted
+            picked.append((task, ranked if exhausted else ranked[:count]))
         on.progress(Step(f"building and running programs of {len(group)} tasks"))
         outcomes = []
         measured = self.scheduler.measure(picked, self.target, MeasureSettings())

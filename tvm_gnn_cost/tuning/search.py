@@ -8,7 +8,11 @@ from typing import Any
 from tvm_gnn_cost.progress import Stage
 from tvm_gnn_cost.schedulers.scheduler import Scheduler, SearchSettings, Task
 from tvm_gnn_cost.tuning.listener import ResultListener, trials_measured
+from tvm_gnn_cost.tuning.result import TuneResult
 from tvm_gnn_cost.tuning.screening import Screening
+
+#: How many times slower than its rival a task may be after the first programs of both, to be searched on.
+_STILL_OPEN = 1.2
 
 
 def search(
@@ -45,9 +49,22 @@ def search(
         settings.batch,
         settings.population,
         settings.seed,
-        tuple(found.latency if found.trials else 0.0 for found in result.tasks),
+        tuple(
+            found.latency if is_open else 0.0 for found, is_open in zip(result.tasks, open_tasks(result), strict=True)
+        ),
         # Noise, and that a task may be faster than all others so far.
         tuple(found.flops / (1.05 * fastest) if fastest else 0.0 for found in result.tasks),
     )
     listener.next_part()
     scheduler.search(tasks, model, listener.work_dir, later, listener)
+
+
+def open_tasks(result: TuneResult) -> list[bool]:
+    """Whether to search each task on: it has been measured, has other programs, and may be part of the network."""
+    used, rivals = result.used, result.rivals
+    return [
+        found.trials > 0
+        and not found.exhausted
+        and (used[i] or found.latency < _STILL_OPEN * result.tasks[rivals[i]].latency)
+        for i, found in enumerate(result.tasks)
+    ]

@@ -141,7 +141,15 @@ def _run(
     screening = Screening(scheduler, model, target, samples_of_a_task(len(tasks)), settings.seed)
     listener = ResultListener(result, work_dir, progress, interrupted)
     if not result.tasks:
-        result.tasks = [TaskResult(one.name, one.weight, None, flops=scheduler.flops(one)) for one in tasks]
+        places = {task.key: i for i, task in enumerate(tasks)}
+        result.tasks = [
+            TaskResult(
+                *(one.name, one.weight, None),
+                flops=scheduler.flops(one),
+                instead_of=places[one.instead_of] if one.instead_of else None,
+            )
+            for one in tasks
+        ]
         if settings.trials != 0:
             progress(Stage("measuring the default schedules of the small tasks"))
             _measure_untuned(scheduler, tasks, target, result, work_dir)
@@ -159,8 +167,9 @@ def _run(
     result.searched = True
     result.save(work_dir)
     start = time.perf_counter()
-    improved = [task for task, found in zip(tasks, result.tasks, strict=True) if found.improved]
-    unmeasured = [task for task, found in zip(tasks, result.tasks, strict=True) if math.isinf(found.latency)]
+    used = [pair for pair, used in zip(zip(tasks, result.tasks, strict=True), result.used, strict=True) if used]
+    improved = [task for task, found in used if found.improved]
+    unmeasured = [task for task, found in used if math.isinf(found.latency)]
     chosen = []
     if unmeasured:
         progress(Stage("choosing schedules with the cost model"))
@@ -202,7 +211,7 @@ def _measure_untuned(
     scheduler: Scheduler, tasks: Sequence[Task], target: Any, result: TuneResult, work_dir: Path
 ) -> None:
     """Measures the default schedules of the tasks that may need no other; those of the others are slow to run."""
-    small = [i for i, found in enumerate(result.tasks) if found.flops < _SMALL]
+    small = [i for i, found in enumerate(result.tasks) if found.flops < _SMALL and found.instead_of is None]
     outcomes = scheduler.measure_untuned([tasks[i] for i in small], target, work_dir)
     for i, outcome in zip(small, outcomes, strict=True):
         if outcome.failure is not None:

@@ -18,7 +18,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make
 from tvm_gnn_cost.training.online import OnlineSettings
 
 SETTINGS = OnlineSettings(nodes_per_update=5_000)
-EAGER = OnlineSettings(200_000, steps_per_update=100, learning_rate=3e-3, anchor=0.0)
+EAGER = OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0)
 POLICY = {"sample_init_min_population": 16, "evolutionary_search_population": 32, "evolutionary_search_num_iters": 1}
 
 

@@ -19,7 +19,7 @@ def assert_right(outputs: tuple[Any, ...], network: Network) -> None:
 
 
 def test_the_network_computes_what_pytorch_does(network: Network, target: Any) -> None:
-    compiled = CompiledNetwork(network, target, None)
+    compiled = CompiledNetwork(network.mod, target, None)
     assert_right(compiled.run(network.inputs), network)
     assert compiled.bind(network.inputs)().shape == network.expected[0].shape  # type: ignore[index]
 
@@ -28,7 +28,7 @@ def test_records_change_the_programs_and_not_the_output(
     searched: tuple[Path, Listener], network: Network, tasks: list[Task], target: Any
 ) -> None:
     before = network.mod.script()
-    compiled = CompiledNetwork(network, target, fastest(tasks[:2], open_database(searched[0])))
+    compiled = CompiledNetwork(network.mod, target, fastest(tasks[:2], open_database(searched[0])))
     assert_right(compiled.run(network.inputs), network)
     assert network.mod.script() == before
 
@@ -36,6 +36,6 @@ def test_records_change_the_programs_and_not_the_output(
 def test_a_library_is_written_and_loaded_without_a_word(
     network: Network, target: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    CompiledNetwork(network, target, None).export(tmp_path / "net.so")
+    CompiledNetwork(network.mod, target, None).export(tmp_path / "net.so")
     assert_right(load_library(tmp_path / "net.so").run(network.inputs), network)
     assert capfd.readouterr().err == ""

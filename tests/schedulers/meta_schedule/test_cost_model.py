@@ -60,7 +60,7 @@ def test_it_ranks_before_any_measurement(checkpoint: str, population: tuple[Any,
 
 def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_update=100, learning_rate=3e-3, anchor=0.0))
+    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
     model.update(where, found, results(len(found)))
     scores = model.predict(where, found)
     # The earlier a candidate is in the list, the faster it was said to be.
@@ -112,7 +112,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
 
 def test_failed_measurements_teach_that_a_program_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_update=100, learning_rate=3e-3, anchor=0.0))
+    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
     outcome = [
         ms.runner.RunnerResult([1e-3], None) if i % 2 else ms.runner.RunnerResult(None, "LocalRunner: Timeout")
         for i in range(len(found))

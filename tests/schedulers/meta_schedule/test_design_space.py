@@ -12,7 +12,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind
 
 from tvm_gnn_cost.schedulers.meta_schedule import design_space as module
-from tvm_gnn_cost.schedulers.meta_schedule.design_space import TILED, RegisterTiling, design_space, vector_lanes
+from tvm_gnn_cost.schedulers.meta_schedule.blocks import TILED, is_spatial
+from tvm_gnn_cost.schedulers.meta_schedule.design_space import RegisterTiling, design_space, vector_lanes
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
 LANES = 16
@@ -50,7 +51,7 @@ def spaces(mod: tvm.IRModule) -> list[Schedule]:
     schedule = Schedule(mod)
     if any(schedule.get(block).name_hint == "T_add" for block in blocks(schedule)):
         schedule.compute_inline(schedule.get_sblock("T_add"))
-    reduction = next(block for block in blocks(schedule) if not module._is_spatial(schedule, block))
+    reduction = next(block for block in blocks(schedule) if not is_spatial(schedule, block))
     return list(RegisterTiling(LANES)._inst.apply(schedule, reduction))
 
 
@@ -87,7 +88,7 @@ def test_the_lanes_are_those_of_the_targets_registers() -> None:
 
 def test_a_tile_lies_in_registers_through_the_whole_reduction() -> None:
     for schedule in spaces(convolution()):
-        (sums,) = [block for block in blocks(schedule) if not module._is_spatial(schedule, block)]
+        (sums,) = [block for block in blocks(schedule) if not is_spatial(schedule, block)]
         kinds = [int(schedule.get(loop).kind) for loop in schedule.get_loops(sums)]
         assert kinds[0] == ForKind.PARALLEL
         assert kinds[-1] == ForKind.VECTORIZED

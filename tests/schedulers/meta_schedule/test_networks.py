@@ -25,7 +25,12 @@ from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.networks import operators
 from tvm_gnn_cost.networks.source import load_model
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork
-from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, import_network, load_network
+from tvm_gnn_cost.schedulers.meta_schedule.networks import (
+    extract_tasks,
+    import_network,
+    load_network,
+    tasks_of,
+)
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.scheduler import Network
 
@@ -38,7 +43,7 @@ FILES = {
 
 
 def run(network: Network) -> tuple[Any, ...]:
-    return CompiledNetwork(network, local_target(), None).run(network.inputs)
+    return CompiledNetwork(network.mod, local_target(), None).run(network.inputs)
 
 
 def assert_right(network: Network, module: nn.Module) -> None:
@@ -134,6 +139,18 @@ def test_resnet_18_has_its_tasks() -> None:
     assert 18 < len(tasks) < 22
     assert sum(int(task.weight) for task in tasks) > 22
     assert network.digest == ""
+    # Winograd's convolutions come after them; each can stand for one.
+    found = tasks_of(network, local_target())
+    assert found[: len(tasks)] == tasks
+    weights = {task.key: task.weight for task in tasks}
+    assert [weights[task.instead_of] for task in found[len(tasks) :]] == [task.weight for task in found[len(tasks) :]]
+    assert sum(task.weight for task in found[len(tasks) :]) == 10
+    assert all("winograd" in task.name for task in found[len(tasks) :])
+    assert not any(task.instead_of for task in tasks)
+    # A network without such convolutions has no alternative.
+    dense = load_network("dense/0")
+    assert dense.alternative is None
+    assert tasks_of(dense, local_target()) == extract_tasks(dense.mod, local_target())
 
 
 @pytest.mark.parametrize("kind", operators.KINDS)

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.meta_schedule.programs import add_one
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random, tune_context, untuned, workload_of
+from tvm_gnn_cost.schedulers.meta_schedule.winograd import winograd
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
 
@@ -35,6 +37,19 @@ def test_a_small_design_space_gives_what_it_has(target: Any) -> None:
     task = Task(ms.utils.shash2hex(mod), "add_one", 1, extracted)
     found = hashes(sample_random(task, target, 100, seed=0))
     assert 0 < len(found) == len(set(found)) < 100
+
+
+def test_a_design_space_without_choices_gives_each_program_once(target: Any) -> None:
+    data, kernel = (
+        te.placeholder((1, 28, 28, 16), "float32", "data"),
+        te.placeholder((6, 6, 16, 32), "float32", "kernel"),
+    )
+    mod = tvm.IRModule({"main": te.create_prim_func([data, kernel, winograd(data, kernel, 4, (1, 1, 1, 1))])})
+    task = Task(ms.utils.shash2hex(mod), "winograd", 1, ms.ExtractedTask("winograd", mod, target, [mod], 1))
+    found = sample_random(task, target, 100, seed=0)
+    assert len(set(hashes(found))) == len(found) == 5
+    assert hashes(sample_random(task, target, 100, seed=1)) == hashes(found)
+    assert len(found[0].args_info) == 3
 
 
 def test_tasks_draw_different_numbers_from_one_seed(tasks: list[Task], target: Any) -> None:

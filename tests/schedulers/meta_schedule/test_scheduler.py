@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tests.schedulers.conftest import QUICK
+from tests.schedulers.meta_schedule.convolutions import Residual
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.networks.operators import KINDS
@@ -42,6 +44,22 @@ def test_the_worker_processes_are_shared(scheduler: MetaSchedule) -> None:
     assert scheduler.build_pool is scheduler.build_pool
 
 
+def test_a_chosen_alternative_replaces_its_task(scheduler: MetaSchedule, target: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = scheduler.network(Residual(32), (torch.randn(1, 3, 56, 56),))
+    assert network.expected is not None
+    tasks = scheduler.tasks(network, target)
+    others = [task for task in tasks if task.instead_of]
+    assert len(others) == 2
+    assert {task.instead_of for task in others} < {task.key for task in tasks}
+    chosen = [(task, scheduler.sample(task, target, 1, seed=0)[0]) for task in others]
+    direct = scheduler.compile(network, target).run(network.inputs)[0]
+    replaced = scheduler.compile(network, target, tmp_path, chosen=chosen).run(network.inputs)[0]
+    np.testing.assert_allclose(replaced, network.expected[0], atol=1e-4)
+    # Winograd's rounding is another one.
+    assert (replaced != direct).any()
+
+
 def test_every_candidate_gets_the_outcome_of_its_own(
     scheduler: MetaSchedule, tasks: list[Task], target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,5 +83,5 @@ def test_every_candidate_gets_the_outcome_of_its_own(
 def test_operations_of_a_convolution_are_counted_without_its_padding(scheduler: MetaSchedule) -> None:
     network = scheduler.network(nn.Conv2d(64, 64, 3, padding=1), (torch.zeros(1, 64, 56, 56),))
     tasks = scheduler.tasks(network, scheduler.target())
-    counted = sum(task.weight * scheduler.flops(task) for task in tasks)
+    counted = sum(task.weight * scheduler.flops(task) for task in tasks if not task.instead_of)
     assert counted == pytest.approx(2 * 56 * 56 * 64 * 64 * 9, rel=0.02)

@@ -33,9 +33,9 @@ def test_the_timers_of_each_phase_are_added() -> None:
     assert set(phase_seconds({}).values()) == {0.0}
 
 
-def test_all_of_the_time_is_accounted_for(searched: tuple[Path, Listener]) -> None:
+def test_every_phase_is_timed(searched: tuple[Path, Listener]) -> None:
     _, listener = searched
-    assert list(listener.seconds) == [*phase_seconds({}), "other"]
+    assert list(listener.seconds) == list(phase_seconds({}))
     assert all(seconds >= 0 for seconds in listener.seconds.values())
     for phase in ("initial population", "mutation", "building", "running"):
         assert listener.seconds[phase] > 0

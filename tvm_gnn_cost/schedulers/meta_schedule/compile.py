@@ -15,7 +15,6 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.schedulers.meta_schedule.layouts import prepack
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
-from tvm_gnn_cost.schedulers.scheduler import Network
 
 #: TVM prints a warning without content for each constant that it writes or reads.
 _NOWHERE = Path(os.devnull)
@@ -52,13 +51,12 @@ class CompiledNetwork(LoadedNetwork):
     """A network that was just compiled.
 
     Args:
-        network: The network.
+        mod: The network, legalized.
         target: The target of this machine.
         schedules: A database with the records to compile with; tasks without one get TVM's default schedule.
     """
 
-    def __init__(self, network: Network, target: tvm.target.Target, schedules: ms.Database | None) -> None:
-        mod = network.mod
+    def __init__(self, mod: tvm.IRModule, target: tvm.target.Target, schedules: ms.Database | None) -> None:
         if schedules is not None:
             with target, schedules:
                 mod = relax.transform.MetaScheduleApplyDatabase()(mod)

@@ -1,4 +1,4 @@
-"""The design space of a task: register tiles for sums of products, TVM's own rules for everything else."""
+"""The design space of a task: our tilings for sums of products and Winograd, TVM's own rules for everything else."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import IterVar
-from tvm.tirx.analysis import undefined_vars
 
-#: Accumulators that a tile may use: AVX-512 has 32 registers, of which the operands need some; AVX2 has 16.
-_REGISTERS = {16: 28, 8: 12, 4: 12}
-
-#: Marks the root block of a function that is tiled.
-TILED = "tvm_gnn_cost.register_tiled"
+from tvm_gnn_cost.schedulers.meta_schedule.blocks import (
+    REGISTERS,
+    TILED,
+    is_contiguous,
+    is_elementwise,
+    is_spatial,
+    spread,
+    vectorize_last,
+)
+from tvm_gnn_cost.schedulers.meta_schedule.winograd_tiling import WinogradTiling
 
 
 def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply:
-    """The ``space`` argument of MetaSchedule's tuning functions: :class:`RegisterTiling`, else TVM's default rules."""
+    """The ``space`` argument of MetaSchedule's tuning functions: our tilings, and else TVM's default rules."""
     rules: list[Any] = list(ms.schedule_rule.ScheduleRule.create("llvm"))
     first = [isinstance(rule, ms.schedule_rule.MultiLevelTiling) for rule in rules].index(True)
-    later: list[Any] = [UnlessTiled(rule) for rule in rules[first:]]
-    tiling = RegisterTiling(vector_lanes(target))
-    return ms.space_generator.PostOrderApply(
-        sch_rules=[*rules[:first], tiling, *later], postprocs="llvm", mutator_probs="llvm"
-    )
+    lanes = vector_lanes(target)
+    # Before TVM's rules inline the transforms.
+    winograd = WinogradTiling(lanes, int(target.attrs.get("num-cores", 1)))
+    later = [UnlessTiled(rule) for rule in (*rules[:first], RegisterTiling(lanes), *rules[first:])]
+    return ms.space_generator.PostOrderApply(sch_rules=[winograd, *later], postprocs="llvm", mutator_probs="llvm")
 
 
 def vector_lanes(target: tvm.target.Target) -> int:
@@ -71,7 +75,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         stmt = sch.get(block)
         extent = int(stmt.iter_vars[_last_spatial(stmt)].dom.extent)
         _inline_followers(sch, block)
-        producers = [one for one in sch.get_producers(block) if _is_spatial(sch, one)]
+        producers = [one for one in sch.get_producers(block) if is_spatial(sch, one)]
         found = []
         for vectors, lanes in self._tiles(extent):
             for weights_first in (False, True):
@@ -108,7 +112,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.CommReduce]
         # Registers that the pixels of a tile may take.
         vectors, lanes = shape
-        left = max(1, _REGISTERS[self.lanes] // vectors)
+        left = max(1, REGISTERS[self.lanes] // vectors)
         outer: list[Any] = []
         middle: list[Any] = []
         inner: list[Any] = []
@@ -139,20 +143,20 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         self._write_back(sch, block, middle[-1], len(inner), lanes)
         for producer in local:
             sch.compute_at(producer, chunks, preserve_unit_loops=True)
-            self._vectorize_last(sch, producer)
+            vectorize_last(sch, producer, self.lanes)
         sch.parallel(chunks)
         for loop in [*inner, vector]:
             sch.unroll(loop)
         sch.vectorize(lane)
         root = sch.get_sblock("root")
         for other in sch.get_child_blocks(root):
-            self._spread(sch, other)
+            spread(sch, other, self.lanes)
         sch.annotate(root, TILED, 1)
 
     def _write_back(self, sch: Schedule, block: Any, at: Any, rows: int, lanes: int) -> None:
         """Finishes each tile, with what follows the sum, while it is in registers."""
         consumers = sch.get_consumers(block)
-        if len(consumers) == 1 and _is_elementwise(sch, consumers[0], sch.get(block).writes[0].source):
+        if len(consumers) == 1 and is_elementwise(sch, consumers[0], sch.get(block).writes[0].source):
             follower = consumers[0]
         else:
             follower = sch.cache_write(block, 0, "global")
@@ -163,23 +167,6 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         for loop in [*others[len(others) - rows :], vector]:
             sch.unroll(loop)
         sch.vectorize(lane)
-
-    def _vectorize_last(self, sch: Schedule, block: Any) -> None:
-        last = sch.get_loops(block)[-1]
-        extent = int(sch.get(last).extent)
-        if extent % self.lanes == 0:
-            last = sch.split(last, [None, self.lanes])[1]
-        if extent % self.lanes == 0 or 1 < extent <= 4 * self.lanes:
-            sch.vectorize(last)
-
-    def _spread(self, sch: Schedule, block: Any) -> None:
-        """Runs a block outside the tiles on all cores, vectorized."""
-        loops = sch.get_loops(block)
-        if not _is_spatial(sch, block) or any(int(sch.get(loop).kind) != tvm.tirx.ForKind.SERIAL for loop in loops):
-            return
-        self._vectorize_last(sch, block)
-        if len(loops) > 1:
-            sch.parallel(sch.fuse(*loops[:-1]))
 
 
 @derived_object
@@ -232,42 +219,14 @@ def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
     if len(stmt.writes) != 1 or len(sch.get_loops(block)) != len(kinds):
         return False
     others = sch.get_child_blocks(sch.get_sblock("root"))
-    if sum(not _is_spatial(sch, other) for other in others) != 1:
+    if sum(not is_spatial(sch, other) for other in others) != 1:
         return False
     last = stmt.iter_vars[_last_spatial(stmt)].var
-    return all(_is_contiguous(region, last) for region in [*stmt.reads, *stmt.writes])
+    return all(is_contiguous(region, last) for region in [*stmt.reads, *stmt.writes])
 
 
 def _inline_followers(sch: Schedule, block: Any) -> None:
     """Inlines what follows a sum into the function's last block, as TVM does not for ``exp``: it stays in registers."""
     for follower in sch.get_consumers(block):
-        if _is_spatial(sch, follower) and sch.get_consumers(follower):
+        if is_spatial(sch, follower) and sch.get_consumers(follower):
             sch.compute_inline(follower)
-
-
-def _is_contiguous(region: Any, var: Any) -> bool:
-    """Whether a buffer's region has ``var`` in its last index or not at all."""
-    *others, last = [one.min for one in region.region]
-    return not any(_uses(index, var) for index in others) and (last.same_as(var) or not _uses(last, var))
-
-
-def _uses(expression: Any, var: Any) -> bool:
-    return any(one.same_as(var) for one in undefined_vars(expression))
-
-
-def _is_elementwise(sch: Schedule, block: Any, buffer: Any) -> bool:
-    """Whether a block reads a buffer at its own position alone.
-
-    TVM's ``reverse_compute_at`` moves a reshape into a tile too, and the program then computes something else.
-    """
-    stmt = sch.get(block)
-    own = [var.var for var in stmt.iter_vars]
-    reads = [[one.min for one in region.region] for region in stmt.reads if region.source.same_as(buffer)]
-    return _is_spatial(sch, block) and all(
-        len(indices) == len(own) and all(index.same_as(var) for index, var in zip(indices, own, strict=True))
-        for indices in reads
-    )
-
-
-def _is_spatial(sch: Schedule, block: Any) -> bool:
-    return all(var.iter_type == IterVar.DataPar for var in sch.get(block).iter_vars)

@@ -19,6 +19,7 @@ from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.networks import exported
 from tvm_gnn_cost.networks.source import FRAMEWORKS, Model, load_model
 from tvm_gnn_cost.schedulers.meta_schedule import relax_modules
+from tvm_gnn_cost.schedulers.meta_schedule.alternatives import replacements
 from tvm_gnn_cost.schedulers.meta_schedule.batch_norms import fold_batch_norms
 from tvm_gnn_cost.schedulers.meta_schedule.corrections import correct
 from tvm_gnn_cost.schedulers.meta_schedule.layouts import legalize
@@ -38,7 +39,8 @@ def load_network(
     # TVM's importers and passes raise errors of any type.
     try:
         network = import_network(model)
-        return replace(network, mod=legalize(network.mod))
+        direct, winograd = legalize(network.mod), legalize(network.mod, winograd=True)
+        return replace(network, mod=direct, alternative=winograd if replacements(direct, winograd) else None)
     except ImportError as error:
         raise InputError(
             f"ONNX files need a package that is missing: pip install 'tvm-gnn-cost[onnx]' ({error})"
@@ -75,8 +77,22 @@ def _to_relax(program: Any) -> tvm.IRModule:
         return from_onnx(unroll(optimize(program)))
 
 
+def tasks_of(network: Network, target: tvm.target.Target) -> list[Task]:
+    """The distinct tuning tasks of a network, those of its alternative last.
+
+    Raises:
+        InputError: the network has no task to tune.
+    """
+    tasks = extract_tasks(network.mod, target)
+    if network.alternative is None:
+        return tasks
+    places = replacements(network.mod, network.alternative)
+    others = extract_tasks(network.alternative, target)
+    return tasks + [replace(task, instead_of=places[task.key]) for task in others if task.key in places]
+
+
 def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[Task]:
-    """The distinct tuning tasks of a network, in TVM's order; their keys are structural hashes.
+    """The distinct tuning tasks of a module, in TVM's order; their keys are structural hashes.
 
     Raises:
         InputError: the network has no task to tune.

@@ -15,6 +15,7 @@ from tvm.s_tir.meta_schedule.runner.local_runner import _worker_func
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Built
+from tvm_gnn_cost.schedulers.meta_schedule.cold import run_cold
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 
 
@@ -35,8 +36,10 @@ class ExclusiveRunner(ms.runner.PyRunner):  # type: ignore[misc]
     def __init__(self, settings: MeasureSettings) -> None:
         super().__init__()
         self.settings = settings
-        evaluator = ms.runner.EvaluatorConfig(1, settings.repeats, settings.min_repeat_ms, False)
-        self.local = ms.runner.LocalRunner(timeout_sec=settings.timeout_s, evaluator_config=evaluator)
+        evaluator = ms.runner.EvaluatorConfig(1, settings.repeats, settings.min_repeat_ms, True)
+        self.local = ms.runner.LocalRunner(
+            timeout_sec=settings.timeout_s, evaluator_config=evaluator, f_run_evaluator=run_cold
+        )
 
     def run(self, runner_inputs: list[ms.runner.RunnerInput]) -> list[ms.runner.RunnerFuture]:
         """Runs a batch; MetaSchedule calls this and reads failures from the results' messages."""

@@ -16,6 +16,9 @@ from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 from tvm_gnn_cost.schedulers.scheduler import Task
 
+#: Candidates that a core samples before it looks whether there are new ones among them.
+_AT_ONCE = 16
+
 
 def workload_of(task: Task) -> tvm.IRModule:
     """The unscheduled module of a task."""
@@ -68,15 +71,34 @@ def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) 
 
 def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int) -> dict[str, Any]:
     context = tune_context(task, target, "replay-trace", seed, threads=1)
-    context.pre_tuning(4 * count, count)
+    spaces = context.generate_design_space()
+    if not any(_is_sampled(schedule) for schedule in spaces):
+        return _programs(context, spaces)
+    share = min(count, _AT_ONCE)
+    context.pre_tuning(4 * count, share, spaces)
     distinct: dict[str, Any] = {}
-    for _ in range(4):
+    for _ in range(4 * count // share):
+        known = len(distinct)
         for candidate in context.generate_measure_candidates() or []:
             distinct.setdefault(ms.utils.shash2hex(candidate.sch.mod), candidate)
-        if len(distinct) >= count - count // 8:
+        # The space is small if so many samples hold nothing new.
+        if len(distinct) >= count - count // 8 or len(distinct) == known:
             break
     context.post_tuning()
     return distinct
+
+
+def _is_sampled(schedule: tvm.s_tir.Schedule) -> bool:
+    """Whether a design space has several programs."""
+    return any(str(one.kind.name).startswith("Sample") for one in schedule.trace.insts)
+
+
+def _programs(context: ms.TuneContext, spaces: Sequence[tvm.s_tir.Schedule]) -> dict[str, Any]:
+    """The candidates of design spaces that have one program each, by their programs' hashes."""
+    valid = [one for one in spaces if all(post.apply(one) for post in context.space_generator.postprocs)]
+    arguments = [ms.arg_info.ArgInfo.from_entry_func(one.mod, remove_preproc=True) for one in valid]
+    candidates = [ms.MeasureCandidate(*pair) for pair in zip(valid, arguments, strict=True)]
+    return {ms.utils.shash2hex(one.sch.mod): one for one in candidates}
 
 
 class Guide:

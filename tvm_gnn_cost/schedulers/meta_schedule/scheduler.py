@@ -19,6 +19,7 @@ from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.networks.catalogue import TRAINING
 from tvm_gnn_cost.networks.operators import KINDS
+from tvm_gnn_cost.schedulers.meta_schedule.alternatives import mixed
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
 from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
@@ -27,7 +28,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
 from tvm_gnn_cost.schedulers.meta_schedule.folder import DatabaseFolder
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
-from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, load_network
+from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
@@ -83,7 +84,7 @@ class MetaSchedule:
 
     def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
         import_tensor_intrin()
-        return extract_tasks(network.mod, target)
+        return tasks_of(network, target)
 
     def tasks_of_workload(self, name: str, target: tvm.target.Target) -> list[Task]:
         return self.tasks(load_network(name), target)
@@ -197,14 +198,17 @@ class MetaSchedule:
         tuned: Sequence[Task] = (),
         chosen: Sequence[tuple[Task, Any]] = (),
     ) -> CompiledNetwork:
-        schedules = None
+        schedules, mod = None, network.mod
         if work_dir is not None:
             schedules = fastest(tuned, open_database(work_dir))
             for task, candidate in chosen:
                 commit(schedules, task, [candidate], [Outcome((1.0,))], target)
+            replacing = {task.key for task in (*tuned, *(task for task, _ in chosen)) if task.instead_of}
+            if replacing:
+                mod = mixed(mod, network.alternative, replacing)
         # TVM's passes and code generators raise errors of any type.
         try:
-            return CompiledNetwork(network, target, schedules)
+            return CompiledNetwork(mod, target, schedules)
         except Exception as error:
             raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
 

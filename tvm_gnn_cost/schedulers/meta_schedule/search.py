@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,7 +115,6 @@ class _Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
     def __init__(self, on: SearchListener, profiler: ms.Profiler) -> None:
         super().__init__()
         self.on, self.profiler = on, profiler
-        self.start = time.perf_counter()
 
     def apply(
         self, _scheduler: Any, task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], ran: Sequence[Any]
@@ -131,9 +129,7 @@ class _Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
     def account(self) -> None:
         """Reports the seconds of each phase so far."""
-        elapsed = time.perf_counter() - self.start
-        spent = phase_seconds({str(name): float(value) for name, value in self.profiler.get().items()})
-        self.on.spent({**spent, "other": max(0.0, elapsed - sum(spent.values()))})
+        self.on.spent(phase_seconds({str(name): float(value) for name, value in self.profiler.get().items()}))
 
 
 def phase_seconds(timers: Mapping[str, float]) -> dict[str, float]:

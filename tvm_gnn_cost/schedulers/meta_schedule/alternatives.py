@@ -1,0 +1,76 @@
+"""Two forms of a network that compute the same, task by task: with direct convolutions, and with Winograd's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.s_tir import meta_schedule as ms
+
+
+def replacements(first: tvm.IRModule, second: tvm.IRModule) -> dict[str, str]:
+    """The functions of ``second`` that stand where ``first`` calls another one: their keys, with that one's.
+
+    There are none if TVM has fused the two modules differently.
+    """
+    here, there = _called(first), _called(second)
+    if len(here) != len(there):
+        return {}
+    keys = ((_key(second, other), _key(first, one)) for one, other in zip(here, there, strict=True))
+    return {other: one for other, one in keys if other != one}
+
+
+def mixed(first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> tvm.IRModule:
+    """``first``, with the functions of ``second`` whose keys are given in their places."""
+    mixing = _Mixing(first, second, keys)
+    main = mixing.visit_expr(second["main"])
+    mixing.builder_.update_func(second.get_global_var("main"), main)
+    return relax.transform.DeadCodeElimination()(mixing.builder_.get())
+
+
+def _called(mod: tvm.IRModule) -> list[relax.Call]:
+    """The calls of TensorIR functions in their order."""
+
+    def calls() -> Iterator[relax.Call]:
+        for block in mod["main"].body.blocks:
+            for binding in block.bindings:
+                if _is_call_tir(binding.value):
+                    yield binding.value
+
+    return list(calls())
+
+
+def _is_call_tir(value: relax.Expr) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir"
+
+
+def _key(mod: tvm.IRModule, call: relax.Call) -> str:
+    """The key of the task that a call belongs to: the hash of the module that TVM's extraction of tasks makes of it."""
+    return str(ms.utils.shash2hex(tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(mod[call.args[0]])))
+
+
+@mutator
+class _Mixing(PyExprMutator):  # type: ignore[misc]
+    """Puts the functions of ``first`` back into ``second``, but for those with the keys."""
+
+    def __init__(self, first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> None:
+        super().__init__(second)
+        self.first, self.second, self.keys = first, second, keys
+        self.originals = iter(_called(first))
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        """Visits a call; Relax calls this."""
+        call = self.visit_expr_post_order(call)
+        if not _is_call_tir(call):
+            return call
+        original = next(self.originals)
+        if _key(self.second, call) in self.keys or _key(self.second, call) == _key(self.first, original):
+            return call
+        function = self.builder_.add_func(self.first[original.args[0]], original.args[0].name_hint)
+        arguments = [
+            there if isinstance(there, tvm.ir.expr.GenericConst) else here
+            for here, there in zip(call.args[1], original.args[1], strict=True)
+        ]
+        return relax.call_tir(function, relax.Tuple(arguments), call.ty)
