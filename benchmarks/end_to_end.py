@@ -1,7 +1,8 @@
 """Tunes whole networks with each cost model and compares them with PyTorch, torch.compile and ONNX Runtime.
 
-Runs in either environment, as a user tunes: each search is stopped at every budget of minutes, the network compiled and
-timed beside its peers, and the search goes on. With 0 minutes nothing is measured, the cost model chooses alone. The
+Runs in either environment, as a user tunes: each search is stopped at every budget of minutes, the network compiled,
+and the search goes on. With 0 minutes nothing is measured, the cost model chooses alone. At the end all libraries of a
+network and its peers are timed in turn, so that a machine that is faster at one time than at another favours none. The
 work directories are kept, and a script that was interrupted goes on there.
 """
 
@@ -10,10 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,25 +23,36 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 from rich.table import Table
 
 import tvm_gnn_cost
 from common import WORK, console, parser, result_name, write_result
 from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.measuring.contest import Contestant, contest
+from tvm_gnn_cost.networks.peers import save_program
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.tuning.report import latency
-from tvm_gnn_cost.tuning.result import TuneResult
+from tvm_gnn_cost.tuning import contestant
 
 NETWORKS = {
     "meta-schedule": ("resnet-18", "mobilenet-v2", "inception-v3"),
     "auto-scheduler": ("resnet-18", "mobilenet", "inception-v3"),
 }
 PEERS = ("PyTorch", "torch.compile", "ONNX Runtime")
+MATRIX_PRODUCT = "matrix product"
+
+
+#: Turns of each library and peer; each gives the median of the runs that fit into it.
+_TURNS = 30
 
 
 @dataclass(frozen=True)
 class Point:
-    """A network after a budget: latencies in milliseconds of the tuned network and of its peers, timed in turn."""
+    """A network after a budget.
+
+    ``wall_clock_s`` are the seconds of the search, and where nothing is measured those until the library is written;
+    ``difference`` is the largest one of an output, relative to the reference's largest value.
+    """
 
     network: str
     model: str
@@ -48,62 +60,96 @@ class Point:
     minutes: float
     wall_clock_s: float
     trials: int
-    tuned_ms: float
-    slowest_ms: float
+    tasks_ms: float | None
+    flops: float
     difference: float | None
-    peers_ms: dict[str, float | None]
-    share_of_matrix_product: float | None
     seconds: dict[str, float]
+    library: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the contest."""
+        return f"{self.model} seed {self.seed}, {self.minutes:g} minutes"
 
 
-def tune_to(network: str, model: str, seed: int, minutes: float, folder: Path, compare: bool) -> Point:
+def tune_to(network: str, model: str, seed: int, minutes: float, folder: Path) -> Point:
     """Tunes a network until a budget is spent, in a folder that every budget of the run shares."""
     work_dir = folder / f"{network}-{model}-{seed}{'' if minutes else '-unmeasured'}"
     saved = work_dir / f"after-{minutes:g}.json"
-    start = time.perf_counter()
     budget: dict[str, Any] = {"minutes": minutes} if minutes else {"trials": 0}
     if not saved.exists():
         result = tvm_gnn_cost.tune(
-            network, cost_model=model, seed=seed, work_dir=work_dir, compare=compare, progress=console.log, **budget
+            network, cost_model=model, seed=seed, work_dir=work_dir, compare=False, progress=console.log, **budget
         )
-        wall_clock = result.searching_seconds if minutes else time.perf_counter() - start
-        write_json(saved, asdict(point_of(result, network, model, seed, minutes, wall_clock)))
+        assert result.end_to_end is not None, "tune compares with the reference"
+        # The next budget writes another library in its place.
+        library = saved.with_suffix(".so")
+        shutil.copyfile(work_dir / result.library, library)
+        point = Point(
+            *(network, model, seed, minutes),
+            result.searching_seconds + (0.0 if minutes else result.seconds["compilation"]),
+            result.trials,
+            1e3 * result.latency if math.isfinite(result.latency) else None,
+            result.flops,
+            result.end_to_end.tuned.difference,
+            result.seconds,
+            str(library.relative_to(folder)),
+        )
+        write_json(saved, asdict(point))
     return Point(**json.loads(saved.read_text()))
 
 
-def point_of(result: TuneResult, network: str, model: str, seed: int, minutes: float, wall_clock: float) -> Point:
-    """What a result says."""
-    assert result.end_to_end is not None, "tune compares"
-    found = {one.name: one for one in result.end_to_end.networks}
-    tuned = found["tuned"]
-    peers = {name: found[name].latency * 1e3 for name in PEERS if name in found and found[name].seconds}
-    return Point(
-        *(network, model, seed, minutes, wall_clock, result.trials),
-        *(tuned.latency * 1e3, max(tuned.seconds) * 1e3, tuned.difference),
-        peers_ms={name: peers.get(name) for name in PEERS},
-        share_of_matrix_product=result.share_of_matrix_product(result.flops, tuned.latency),
-        seconds=result.seconds,
-    )
+def time_in_turn(network: str, points: Sequence[Point], folder: Path, peers: bool) -> dict[str, list[float]]:
+    """Seconds of each point's library, of the peers and of a large matrix product, by name; one for each turn."""
+    saved = folder / f"{network}-in-turn.json"
+    names = [point.name for point in points]
+    if saved.exists() and set(names) <= set(found := json.loads(saved.read_text())):
+        return {name: seconds for name, seconds in found.items() if name in names or name in (*PEERS, MATRIX_PRODUCT)}
+    loaded = scheduler().network(network)
+    with tempfile.TemporaryDirectory() as temporary:
+        inputs = Path(temporary) / "inputs.npz"
+        np.savez(inputs, *loaded.inputs.values(), names=np.array(list(loaded.inputs)))
+        programs = {point.name: (scheduler().name, folder / point.library) for point in points}
+        if peers and loaded.program is not None:
+            program = save_program(loaded.program, Path(temporary))
+            programs |= {name: (name, program) for name in PEERS}
+        outputs = str(Path(temporary) / "outputs.npz")
+        contestants = [
+            Contestant(name, contestant.__name__, (runner, str(path), str(inputs), outputs))
+            for name, (runner, path) in programs.items()
+        ]
+        contestants.append(Contestant(MATRIX_PRODUCT, contestant.__name__))
+        timed = contest(
+            *(contestants, folder / "logs"),
+            repeats=2 if not peers else _TURNS,
+            limit=math.inf,
+            progress=console.log,
+            interrupted=lambda: False,
+        )
+    seconds = {one.name: one.seconds for one in timed if one.seconds}
+    assert set(names) <= set(seconds), "every library runs"
+    write_json(saved, seconds)
+    return seconds
 
 
-def table_of(points: Sequence[Point]) -> Table:
-    """A row a network, model and budget; means over the seeds with their standard deviation."""
-    table = Table(title="end to end, milliseconds; peers are timed beside every network", title_justify="left")
-    for column in ("network", "model", "minutes", "wall clock", "trials", "tuned", *PEERS, "of peak", "difference"):
+def table_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
+    """A row a network, model and budget; means over the seeds of their medians, with the standard deviation."""
+    table = Table(title="end to end, milliseconds: medians of turns, timed in turn", title_justify="left")
+    columns = ("minutes", "wall clock", "trials", "tuned", "sum of tasks", *PEERS, "of peak", "difference")
+    for column in ("network", "model", *columns):
         table.add_column(column, justify="left" if column in ("network", "model") else "right")
-    for rows in _grouped(points).values():
-        one = rows[0]
-        peers = [[row.peers_ms[name] for row in rows if row.peers_ms[name]] for name in PEERS]
-        shares = [row.share_of_matrix_product for row in rows if row.share_of_matrix_product]
+    for (network, model, minutes), rows in _grouped(points).items():
+        found = {name: 1e3 * statistics.median(seconds) for name, seconds in timed[network].items()}
+        peak = 2 * contestant.SIZE**3 / min(timed[network][MATRIX_PRODUCT])
+        latencies = [found[row.name] for row in rows]
         table.add_row(
-            one.network,
-            one.model,
-            f"{one.minutes:g}",
+            *(network, model, f"{minutes:g}"),
             f"{statistics.mean(row.wall_clock_s for row in rows):.0f} s",
             f"{statistics.mean(row.trials for row in rows):.0f}",
-            _spread([row.tuned_ms for row in rows]),
-            *(_spread([value for value in values if value]) for values in peers),
-            f"{100 * statistics.mean(shares):.0f} %" if shares else "-",
+            _spread(latencies),
+            _spread([row.tasks_ms for row in rows if row.tasks_ms]),
+            *(_spread([found[name]] if name in found else []) for name in PEERS),
+            f"{100 * rows[0].flops / (statistics.mean(latencies) / 1e3) / peak:.0f} %",
             f"{max(row.difference or 0.0 for row in rows):.1g}",
         )
     return table
@@ -122,22 +168,24 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
-def plot(points: Sequence[Point], path: Path) -> None:
+def plot(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None:
     """Latency against minutes, a panel a network, a line a model and seed, and the peers' medians across."""
     networks = list(dict.fromkeys(point.network for point in points))
     figure, axes = plt.subplots(1, len(networks), figsize=(5 * len(networks), 4), squeeze=False)
     for axis, network in zip(axes[0], networks, strict=True):
         own = [point for point in points if point.network == network]
+        found = {name: 1e3 * statistics.median(seconds) for name, seconds in timed[network].items()}
         for (model, seed), colour in {(p.model, p.seed): _COLOURS.get(p.model, "tab:green") for p in own}.items():
-            line = sorted((p.wall_clock_s / 60, p.tuned_ms) for p in own if (p.model, p.seed) == (model, seed))
+            line = sorted((p.wall_clock_s / 60, found[p.name]) for p in own if (p.model, p.seed) == (model, seed))
             axis.plot(*zip(*line, strict=True), marker="o", color=colour, label=model if seed == 0 else None)
         for name, style in zip(PEERS, (":", "-.", "--"), strict=True):
-            values = [value for point in own if (value := point.peers_ms[name])]
-            if values:
-                axis.axhline(statistics.median(values), color="black", linestyle=style, label=name)
-        axis.set(title=network, xlabel="minutes", ylabel="latency, ms", ylim=(0, None))
-        axis.legend()
-    figure.tight_layout()
+            if name in found:
+                axis.axhline(found[name], color="black", linestyle=style, label=name)
+        axis.set(title=network, xlabel="minutes", ylabel="latency, ms", xlim=(0, None), ylim=(0, None))
+    named = [pair for axis in axes[0] for pair in zip(*axis.get_legend_handles_labels(), strict=True)]
+    legend = {label: handle for handle, label in named}
+    figure.legend(legend.values(), legend.keys(), loc="lower center", ncols=len(legend))
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(path, dpi=110)
 
 
@@ -147,24 +195,32 @@ _COLOURS = {"gnn": "tab:blue", "xgb": "tab:orange", "random": "tab:gray"}
 def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
     """Runs what is missing, prints the table, draws the plot and writes the JSON."""
     points: list[Point] = []
+    timed: dict[str, dict[str, list[float]]] = {}
     for network in arguments.networks:
-        for seed in range(arguments.seeds):
-            for model in arguments.models:
+        for seed in range(arguments.seeds if network == arguments.networks[0] else 1):
+            for model in arguments.models[: None if seed == 0 else 1]:
                 for minutes in sorted(arguments.minutes):
                     # A model without pre-trained weights has no choices of its own.
                     if minutes or model == "gnn":
-                        done = tune_to(network, model, seed, minutes, folder, not arguments.quick)
-                        points.append(done)
-                        console.log(
-                            f"{network} {model} seed {seed}, {minutes:g} minutes: {latency(done.tuned_ms / 1e3)}"
-                        )
-    console.print(table_of(points))
+                        points.append(tune_to(network, model, seed, minutes, folder))
+        own = [point for point in points if point.network == network]
+        timed[network] = time_in_turn(network, own, folder, peers=not arguments.quick)
+    console.print(table_of(points, timed))
     if arguments.json:
-        plot(points, arguments.json.with_suffix(".png"))
+        plot(points, timed, arguments.json.with_suffix(".png"))
     settings = {key: getattr(arguments, key) for key in ("networks", "models", "minutes", "seeds")}
-    best = {network: min(p.tuned_ms for p in points if p.network == network) for network in arguments.networks}
-    assert all(math.isfinite(value) for value in best.values()), "every network was timed"
-    write_result(arguments.json, name, settings, {"best_ms": best, "points": [asdict(point) for point in points]})
+    milliseconds = {
+        network: {
+            one: {"median": 1e3 * statistics.median(s), "turns": [1e3 * x for x in s]} for one, s in found.items()
+        }
+        for network, found in timed.items()
+    }
+    about = [{key: value for key, value in asdict(point).items() if key != "library"} for point in points]
+    metrics = {
+        "milliseconds": milliseconds,
+        "points": [row | {"name": p.name} for row, p in zip(about, points, strict=True)],
+    }
+    write_result(arguments.json, name, settings, metrics)
 
 
 def main() -> None:
@@ -174,7 +230,7 @@ def main() -> None:
     options.add_argument("--networks", nargs="+", default=list(NETWORKS[scheduler().name]))
     options.add_argument("--models", nargs="+", default=["gnn", "xgb"])
     options.add_argument("--minutes", nargs="+", type=float, default=[0, 5, 15])
-    options.add_argument("--seeds", type=int, default=1)
+    options.add_argument("--seeds", type=int, default=1, help="of the first network with the first model; else one")
     options.add_argument("--runs", type=Path, default=WORK / name, help="where the work directories are")
     arguments = options.parse_args()
     if not arguments.quick:

@@ -20,7 +20,7 @@ import numpy as np
 from rich.progress import Progress
 
 from common import WORK, console, parser, result_name, write_result
-from search_curves import MODELS, Points, Runs, compare_runs, comparison_table, finite, plot
+from search_curves import Points, Runs, compare_runs, comparison_table, finite, plot
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.files import write_text
@@ -57,7 +57,7 @@ def make_model(name: str, seed: int, batch: int) -> Any:
     """A fresh cost model."""
     if name == "gnn":
         return GNNCostModel(settings=OnlineSettings(seed=seed))
-    return setup().xgb(seed) if name == "xgb" else scheduler().cost_model(name, seed, 1, batch)
+    return setup().xgb(seed) if name in ("xgb", "tvm") else scheduler().cost_model(name, seed, 1, batch)
 
 
 def search_task(task: Task, model: str, seed: int, trials: int, batch: int, population: int) -> Points:
@@ -70,6 +70,11 @@ def search_task(task: Task, model: str, seed: int, trials: int, batch: int, popu
     cost_model = make_model(model, seed, batch)
     with tempfile.TemporaryDirectory() as folder:
         curve = Curve(result, Path(folder))
+        if model == "tvm":
+            from tvm_search import search_with_tvm
+
+            search_with_tvm(task, cost_model, Path(folder), curve)
+            return curve.points
         screening = Screening(chosen, cost_model, target, samples_of_a_task(1), seed)
         search(chosen, [task], cost_model, screening, curve)
     return curve.points
@@ -89,8 +94,10 @@ def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
     warm_up(next(iter(tasks.values())))
     sizes = arguments.trials, arguments.trials_per_round, arguments.population
     runs = run_all(arguments, tasks, lambda task, model, seed: search_task(tasks[task], model, seed, *sizes), finished)
-    metrics = compare_runs(runs)
-    console.print(comparison_table(metrics))
+    baselines = [one for one in ("xgb", "tvm") if one in arguments.models]
+    metrics = {one: compare_runs(runs, one) for one in baselines}
+    for one in baselines:
+        console.print(comparison_table(metrics[one], one))
     picture = (arguments.json or finished / f"{name}.json").with_suffix(".png")
     plot(runs, picture)
     if arguments.json or not arguments.quick:
@@ -99,10 +106,9 @@ def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
         {"task": task, "model": model, "seed": seed, "best_s": min(p[1] for p in points), "wall_clock_s": points[-1][0]}
         for (task, model, seed), points in runs.items()
     ]
-    settings = {name: getattr(arguments, name) for name in ("trials", "trials_per_round", "population", "seeds")}
-    write_result(
-        arguments.json, name, settings, finite({**metrics.get("gnn", {}), "models": metrics}) | {"runs": per_run}
-    )
+    options = ("models", "trials", "trials_per_round", "population", "seeds")
+    settings = {option: getattr(arguments, option) for option in options}
+    write_result(arguments.json, name, settings, {"against": finite(metrics), "runs": per_run})
 
 
 def run_all(
@@ -115,7 +121,7 @@ def run_all(
     runs: Runs = {}
     seeds = range(1 if arguments.quick else arguments.seeds)
     # All models of one task and seed after one another, so that they see the same machine.
-    todo = [(name, model, seed) for seed in seeds for name in tasks for model in MODELS]
+    todo = [(name, model, seed) for seed in seeds for name in tasks for model in arguments.models]
     # A run of another checkpoint is another run.
     version = hashlib.sha256(scheduler().checkpoint.read_bytes()).hexdigest()[:8]
     with Progress(console=console, transient=True) as progress:
@@ -140,6 +146,7 @@ def main() -> None:
     options.add_argument("--trials-per-round", type=int, default=8)
     options.add_argument("--population", type=int, default=64)
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--models", nargs="+", choices=setup().searches, default=list(setup().searches))
     options.add_argument("--runs", type=Path, default=WORK / name, help="where finished runs are kept")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")

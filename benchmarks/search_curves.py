@@ -16,7 +16,8 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 from rich.table import Table
 
-MODELS = ("gnn", "xgb", "random")
+#: Cost models, and TVM's own search with its own design space and XGBoost, as far as a scheduler has another one.
+MODELS = ("gnn", "xgb", "random", "tvm")
 
 #: (seconds since the start of the search, latency in seconds) of each measured program, in order.
 Points = list[list[float]]
@@ -33,33 +34,33 @@ def reached(points: Points, latency: float) -> tuple[float, float]:
     return math.inf, math.inf
 
 
-def compare_runs(runs: Runs) -> dict[str, Any]:
-    """Fractions of XGB's wall clock and trials that the others need for XGB's final latency of the same task and seed.
+def compare_runs(runs: Runs, baseline: str) -> dict[str, Any]:
+    """Fractions of a baseline's wall clock and trials that others need for its final latency of the same task and seed.
 
     Medians over tasks and seeds, in which a run that never gets there counts as infinite. The final latency is the
     least of many noisy measurements; "near" asks for no more than 5% above it.
     """
     out: dict[str, Any] = {}
-    for model in ("gnn", "random"):
+    for model in MODELS:
         found: dict[str, list[float]] = {}
         for (task, name, seed), points in runs.items():
-            xgb = runs.get((task, "xgb", seed))
-            if name != model or xgb is None:
+            other = runs.get((task, baseline, seed))
+            if name != model or name == baseline or other is None:
                 continue
-            goal = min(latency for _, latency in xgb)
+            goal = min(latency for _, latency in other)
             seconds, trials = reached(points, goal)
             near, _ = reached(points, 1.05 * goal)
             row = {
-                "wall_clock_to_xgb_final": seconds / xgb[-1][0],
-                "trials_to_xgb_final": trials / len(xgb),
-                "wall_clock_to_near_xgb_final": near / xgb[-1][0],
-                "whole_wall_clock": points[-1][0] / xgb[-1][0],
+                "wall_clock_to_its_final": seconds / other[-1][0],
+                "trials_to_its_final": trials / len(other),
+                "wall_clock_to_near_its_final": near / other[-1][0],
+                "whole_wall_clock": points[-1][0] / other[-1][0],
                 "final_latency": min(latency for _, latency in points) / goal,
             }
             for key, value in row.items():
                 found.setdefault(key, []).append(value)
         if found:
-            never = sum(map(math.isinf, found["wall_clock_to_xgb_final"]))
+            never = sum(map(math.isinf, found["wall_clock_to_its_final"]))
             medians = {key: statistics.median(values) for key, values in found.items()}
             out[model] = medians | {
                 "final_latency_worst": max(found["final_latency"]),
@@ -80,7 +81,7 @@ def plot(runs: Runs, path: Path) -> None:
     """Best latency against trials and against wall clock, a row a task, a thin line a seed."""
     tasks = list(dict.fromkeys(task for task, _, _ in runs))
     figure, axes = plt.subplots(len(tasks), 2, figsize=(11, 3 * len(tasks)), squeeze=False)
-    colours = dict(zip(MODELS, ("tab:blue", "tab:orange", "tab:gray"), strict=True))
+    colours = dict(zip(MODELS, ("tab:blue", "tab:orange", "tab:gray", "tab:green"), strict=True))
     for row, name in zip(axes, tasks, strict=True):
         for (task, model, _), points in runs.items():
             if name != task:
@@ -101,13 +102,14 @@ def plot(runs: Runs, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def comparison_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+def comparison_table(metrics: Mapping[str, Mapping[str, Any]], baseline: str) -> Table:
     """What :func:`compare_runs` found."""
-    table = Table(title="medians of fractions of XGB's; never: most runs did not get there", title_justify="left")
+    title = f"medians of fractions of the figures of {baseline}; never: most runs did not get there"
+    table = Table(title=title, title_justify="left")
     columns = {
-        "wall clock": "wall_clock_to_xgb_final",
-        "trials": "trials_to_xgb_final",
-        "wall clock to 5% above": "wall_clock_to_near_xgb_final",
+        "wall clock": "wall_clock_to_its_final",
+        "trials": "trials_to_its_final",
+        "wall clock to 5% above": "wall_clock_to_near_its_final",
         "final latency": "final_latency",
         "worst": "final_latency_worst",
         "whole wall clock": "whole_wall_clock",

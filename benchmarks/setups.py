@@ -14,12 +14,14 @@ class Setup(Protocol):
 
     Attributes:
         searched: Networks whose two heaviest tasks are searched.
+        searches: The cost models that they are searched with; ``tvm`` stands for TVM's own search (``tvm_search.py``).
         scored: Network -> of how many of its largest tasks programs are scored.
         population: Programs of a task that are scored at a time.
         smallest: The network for quick runs.
     """
 
     searched: Sequence[str]
+    searches: Sequence[str]
     scored: Mapping[str, int]
     population: int
     smallest: str
@@ -44,6 +46,7 @@ class MetaScheduleSetup:
     """See :class:`Setup`."""
 
     searched: Sequence[str] = ("resnet-18", "mobilenet-v2")
+    searches: Sequence[str] = ("gnn", "xgb", "random", "tvm")
     # Their largest tasks are convolutions of three networks, an attention block and a transposed convolution.
     scored: Mapping[str, int] = dict.fromkeys(("resnet-18", "mobilenet-v2", "inception-v3", "bert-tiny", "dcgan"), 1)
     population = 512
@@ -74,6 +77,8 @@ class AutoSchedulerSetup:
     """See :class:`Setup`."""
 
     searched: Sequence[str] = ("resnet-18", "mobilenet")
+    # The search of the package is TVM's own, in TVM's design space.
+    searches: Sequence[str] = ("gnn", "xgb", "random")
     scored: Mapping[str, int] = {"resnet-18": 2, "mobilenet": 2, "inception-v3": 1}
     population = 1000
     smallest = "mlp"

@@ -44,7 +44,7 @@ def scheduler_of(folder: Path) -> Scheduler:
 
 
 def package(name: str | None = None) -> Any:
-    """The Python package of a scheduler, which has ``GNNCostModel`` and ``extract_graphs``.
+    """The Python package of a scheduler, which has ``GNNCostModel``, ``extract_graphs`` and ``load_library``.
 
     Raises:
         InputError: there is no such scheduler.

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 
@@ -62,7 +61,7 @@ class SearchModel:
         """
         try:
             graphs = self._timed_graphs(extract)
-            with self._timed("prediction"):
+            with timed(self.timings, "prediction"):
                 scores = self.online.score(graphs)
             return np.nan_to_num(scores, nan=0.0)
         except Exception as error:
@@ -92,13 +91,13 @@ class SearchModel:
         """
         try:
             graphs = self._timed_graphs(extract)
-            with self._timed("update"):
+            with timed(self.timings, "update"):
                 self.online.learn(task, graphs, latency)
         except Exception as error:
             self.report(f"could not learn from a measured round: {error}", error)
 
     def _timed_graphs(self, extract: Callable[[], ProgramGraphs]) -> ProgramGraphs:
-        with self._timed("extraction"):
+        with timed(self.timings, "extraction"):
             graphs = extract()
         for error in graphs.errors.values():
             self.report(f"a candidate comes last because it can't be read: {error}")
@@ -109,11 +108,3 @@ class SearchModel:
         if message not in self.reported:
             self.reported.add(message)
             logger.warning("%s", message, exc_info=error)
-
-    @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.timings[what] += time.perf_counter() - start

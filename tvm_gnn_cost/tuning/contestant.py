@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.measuring.contest import CannotRun, serve
 from tvm_gnn_cost.measuring.machine import usable_cores
-from tvm_gnn_cost.networks.peers import peers_of
-from tvm_gnn_cost.schedulers import NAMES, scheduler
+from tvm_gnn_cost.schedulers import NAMES, package
 
 #: Rows and columns of the matrices.
 SIZE = 1536
@@ -34,9 +33,13 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
     with np.load(inputs) as file:
         arrays = {str(name): file[f"arr_{number}"] for number, name in enumerate(file["names"])}
     if runner in NAMES:
-        loaded = scheduler(runner).load(Path(program))
+        # The whole scheduler would take seconds more to import.
+        loaded = package(runner).load_library(Path(program))
         np.savez(outputs, *loaded.run(arrays))
-        return loaded.bind(arrays)
+        bound: Callable[[], Any] = loaded.bind(arrays)
+        return bound
+    from tvm_gnn_cost.networks.peers import peers_of
+
     try:
         run = peers_of(Path(program))[runner](Path(program), list(arrays.values()), usable_cores())
     except ModuleNotFoundError as error:

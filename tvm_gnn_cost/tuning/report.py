@@ -186,7 +186,8 @@ def _time(result: TuneResult) -> TableContent:
         ("phase", "seconds", "share"),
         rows,
         "Prediction includes feature or graph extraction; running includes waiting for other measurements on "
-        "this machine; preparation measures the default schedules; verification compiles and times the network.",
+        "this machine; preparation measures the default schedules; compilation writes the library; verification "
+        "compares it with its peers.",
     )
 
 

@@ -30,6 +30,7 @@ PHASES = (
     "model update",
     "building",
     "running",
+    "compilation",
     "verification",
     "other",
 )
@@ -225,7 +226,7 @@ class TuneResult:
     @property
     def searching_seconds(self) -> float:
         """Seconds of preparation and search, over all runs."""
-        return sum(seconds for phase, seconds in self.seconds.items() if phase != "verification")
+        return sum(seconds for phase, seconds in self.seconds.items() if phase not in ("compilation", "verification"))
 
     @property
     def finished(self) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.progress import Progress, Step
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Scheduler, Task
 from tvm_gnn_cost.tuning.listener import ResultListener
@@ -48,11 +47,11 @@ class Screening:
 
     def rank(self, task: Task) -> list[Any]:
         """Random candidates of a task, the one with the best score first."""
-        with self._timed("initial population"):
+        with timed(self.seconds, "initial population"):
             candidates = self.scheduler.sample(task, self.target, self.samples, self.seed)
         if not candidates:
             return []
-        with self._timed("prediction"):
+        with timed(self.seconds, "prediction"):
             scores = self.scheduler.score(self.model, task, self.target, candidates)
         return [candidates[i] for i in np.argsort(-scores, kind="stable")]
 
@@ -96,7 +95,7 @@ class Screening:
         outcomes = []
         measured = self.scheduler.measure(picked, self.target, MeasureSettings())
         for phase in ("building", *["running"] * (len(picked) - 1)):
-            with self._timed(phase):
+            with timed(self.seconds, phase):
                 outcomes.append(next(measured)[1])
         # A batch that Ctrl-C has cut short would be recorded as failed programs.
         if on.interrupted():
@@ -104,15 +103,7 @@ class Screening:
         done = [(task, candidates, found) for (task, candidates), found in zip(picked, outcomes, strict=True)]
         self.scheduler.record(done, self.target, on.work_dir)
         for (place, _), (task, candidates, found) in zip(group, done, strict=True):
-            with self._timed("model update"):
+            with timed(self.seconds, "model update"):
                 self.scheduler.learn(self.model, task, self.target, candidates, found)
             on.spent(self.seconds)
             on.measured(place, [one.latency for one in found])
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[phase] += time.perf_counter() - start

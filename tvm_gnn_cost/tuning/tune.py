@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.networks.source import name_of
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
@@ -166,7 +167,6 @@ def _run(
             result.save(work_dir)
     result.searched = True
     result.save(work_dir)
-    start = time.perf_counter()
     used = [pair for pair, used in zip(zip(tasks, result.tasks, strict=True), result.used, strict=True) if used]
     improved = [task for task, found in used if found.improved]
     unmeasured = [task for task, found in used if math.isinf(found.latency)]
@@ -177,27 +177,27 @@ def _run(
         chosen = screening.choose(unmeasured, progress)
         for phase, seconds in screening.seconds.items():
             result.spend(phase, seconds - before[phase])
-        start = time.perf_counter()
     progress(Stage("compiling the network with and without the tuned schedules"))
-    tuned = scheduler.compile(network, target, work_dir, improved, chosen)
     about = {
         "tuned": {"cost_model": settings.cost_model, "trials": result.trials, "date": result.date},
         "machine": result.machine,
         "versions": result.versions,
     }
-    library = write_library(tuned, network, scheduler, settings.target, work_dir, about)
+    with timed(result.seconds, "compilation"):
+        tuned = scheduler.compile(network, target, work_dir, improved, chosen)
+        library = write_library(tuned, network, scheduler, settings.target, work_dir, about)
     result.library = library.name
-    result.end_to_end = compare_end_to_end(
-        network,
-        scheduler.name,
-        library,
-        scheduler.compile(network, target),
-        work_dir / "logs",
-        peers=compare,
-        progress=progress,
-        interrupted=interrupted,
-    )
-    result.spend("verification", time.perf_counter() - start)
+    with timed(result.seconds, "verification"):
+        result.end_to_end = compare_end_to_end(
+            network,
+            scheduler.name,
+            library,
+            scheduler.compile(network, target),
+            work_dir / "logs",
+            peers=compare,
+            progress=progress,
+            interrupted=interrupted,
+        )
     result.save(work_dir)
     difference = result.end_to_end.tuned.difference
     if difference is not None and difference > _DIFFERENT:

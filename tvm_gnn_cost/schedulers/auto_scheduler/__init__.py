@@ -12,17 +12,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tvm_gnn_cost.schedulers.auto_scheduler.compile import load_library
     from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
     from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
     from tvm_gnn_cost.schedulers.auto_scheduler.scheduler import SCHEDULER, AutoScheduler
 
-__all__ = ["SCHEDULER", "AutoScheduler", "GNNCostModel", "extract_graphs", "extract_states", "make_policies"]
+__all__ = [
+    "SCHEDULER",
+    "AutoScheduler",
+    "GNNCostModel",
+    "extract_graphs",
+    "extract_states",
+    "load_library",
+    "make_policies",
+]
 
 _HOMES = {
     "SCHEDULER": "scheduler",
     "AutoScheduler": "scheduler",
     "GNNCostModel": "cost_model",
     "extract_graphs": "graphs",
+    "load_library": "compile",
     "extract_states": "graphs",
     "make_policies": "cost_model",
 }

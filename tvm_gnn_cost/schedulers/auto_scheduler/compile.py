@@ -12,12 +12,22 @@ import tvm
 from tvm import auto_scheduler, relay
 from tvm.contrib import graph_executor
 
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.schedulers.scheduler import Network
 
 
 def load_library(path: Path) -> LoadedNetwork:
-    """Loads what :meth:`CompiledNetwork.export` wrote."""
-    return LoadedNetwork(tvm.runtime.load_module(str(path)))
+    """Loads what :meth:`CompiledNetwork.export` wrote.
+
+    Raises:
+        WorkError: TVM cannot load it.
+    """
+    # TVM's loader raises errors of any type.
+    try:
+        return LoadedNetwork(tvm.runtime.load_module(str(path)))
+    except Exception as error:
+        raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
 
 
 class LoadedNetwork:

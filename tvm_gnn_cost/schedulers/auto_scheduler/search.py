@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import local_runner, outcome_of
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
@@ -117,22 +118,17 @@ def _timed_measurement() -> Iterator[dict[str, float]]:
     names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
     originals = {phase: tvm.get_global_func(name) for phase, name in names.items()}
 
-    def timed(phase: str) -> Callable[..., Any]:
+    def replacing(phase: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                if phase == "building":
-                    return originals[phase](*arguments)
-                with machine_to_itself():
-                    return originals[phase](*arguments)
-            finally:
-                seconds[phase] += time.perf_counter() - start
+            alone = nullcontext() if phase == "building" else machine_to_itself()
+            with timed(seconds, phase), alone:
+                return originals[phase](*arguments)
 
         return call
 
     try:
         for phase, name in names.items():
-            tvm.register_func(name, timed(phase), override=True)
+            tvm.register_func(name, replacing(phase), override=True)
         yield seconds
     finally:
         for phase, name in names.items():

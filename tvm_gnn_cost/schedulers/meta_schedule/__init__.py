@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
+    from tvm_gnn_cost.schedulers.meta_schedule.compile import load_library
     from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
     from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
     from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
 
-__all__ = ["SCHEDULER", "GNNCostModel", "MetaSchedule", "PooledBuilder", "extract_graphs"]
+__all__ = ["SCHEDULER", "GNNCostModel", "MetaSchedule", "PooledBuilder", "extract_graphs", "load_library"]
 
 _HOMES = {
     "SCHEDULER": "scheduler",
@@ -26,6 +27,7 @@ _HOMES = {
     "MetaSchedule": "scheduler",
     "PooledBuilder": "builder",
     "extract_graphs": "graphs",
+    "load_library": "compile",
 }
 
 

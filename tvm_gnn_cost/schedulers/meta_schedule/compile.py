@@ -13,6 +13,8 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.schedulers.meta_schedule.layouts import prepack
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 
@@ -21,9 +23,17 @@ _NOWHERE = Path(os.devnull)
 
 
 def load_library(path: Path) -> LoadedNetwork:
-    """Loads what :meth:`CompiledNetwork.export` wrote."""
-    with stderr_to(_NOWHERE):
-        return LoadedNetwork(tvm.runtime.load_module(str(path)))
+    """Loads what :meth:`CompiledNetwork.export` wrote.
+
+    Raises:
+        WorkError: TVM cannot load it.
+    """
+    # TVM's loader raises errors of any type.
+    try:
+        with stderr_to(_NOWHERE):
+            return LoadedNetwork(tvm.runtime.load_module(str(path)))
+    except Exception as error:
+        raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
 
 
 class LoadedNetwork:

@@ -213,11 +213,7 @@ class MetaSchedule:
             raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
 
     def load(self, path: Path) -> LoadedNetwork:
-        # As above.
-        try:
-            return load_library(path)
-        except Exception as error:
-            raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
+        return load_library(path)
 
 
 #: mypy checks here that the protocol is implemented.

@@ -1,0 +1,61 @@
+"""Searches a task as MetaSchedule does by itself: in its own design space, with its own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
+from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import mean_latency
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
+from tvm_gnn_cost.tuning.listener import ResultListener
+
+
+def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) -> None:
+    """Measures as many programs as the listener's result asks for.
+
+    Programs are built and run as in the package's search, in workers that are there already, and with cold weights.
+
+    Args:
+        task: The task.
+        model: A cost model of MetaSchedule.
+        work_dir: The folder of the database and of MetaSchedule's logs.
+        on: Follows the search.
+    """
+    quiet_console()
+    settings = on.result.settings
+    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
+        [task.workload], str(work_dir), seed=settings.seed + 1
+    )
+    ms.tune.tune_tasks(
+        tasks=contexts,
+        task_weights=weights,
+        work_dir=str(work_dir),
+        max_trials_global=settings.trials,
+        num_trials_per_iter=settings.batch,
+        builder=PooledBuilder(),
+        runner=exclusive_runner(MeasureSettings()),
+        cost_model=model,
+        measure_callbacks=[*ms.MeasureCallback.create("default"), _Reporter(on)],
+    )
+
+
+@derived_object
+class _Reporter(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+    """Reports each measured batch."""
+
+    def __init__(self, on: ResultListener) -> None:
+        super().__init__()
+        self.on = on
+
+    def apply(
+        self, _scheduler: Any, _task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], ran: Sequence[Any]
+    ) -> None:
+        """Reports a batch; MetaSchedule calls this after each one."""
+        self.on.measured(0, [mean_latency(one.run_secs) if one.run_secs else float("inf") for one in ran])
