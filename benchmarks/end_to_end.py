@@ -23,24 +23,20 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import numpy as np
 from rich.table import Table
 
 import tvm_gnn_cost
 from common import WORK, console, parser, result_name, write_result
 from tvm_gnn_cost.files import write_json
-from tvm_gnn_cost.measuring.contest import Contestant, contest
-from tvm_gnn_cost.networks.peers import save_program
+from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.tuning import contestant
+from tvm_gnn_cost.tuning.line_up import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs
 
 NETWORKS = {
     "meta-schedule": ("resnet-18", "mobilenet-v2", "inception-v3"),
     "auto-scheduler": ("resnet-18", "mobilenet", "inception-v3"),
 }
 PEERS = ("PyTorch", "torch.compile", "ONNX Runtime")
-MATRIX_PRODUCT = "matrix product"
-
 
 #: Turns of each library and peer; each gives the median of the runs that fit into it.
 _TURNS = 30
@@ -104,21 +100,13 @@ def time_in_turn(network: str, points: Sequence[Point], folder: Path, peers: boo
     saved = folder / f"{network}-in-turn.json"
     names = [point.name for point in points]
     if saved.exists() and set(names) <= set(found := json.loads(saved.read_text())):
-        return {name: seconds for name, seconds in found.items() if name in names or name in (*PEERS, MATRIX_PRODUCT)}
+        return {name: found[name] for name in (*names, *PEERS, MATRIX_PRODUCT) if name in found}
     loaded = scheduler().network(network)
     with tempfile.TemporaryDirectory() as temporary:
-        inputs = Path(temporary) / "inputs.npz"
-        np.savez(inputs, *loaded.inputs.values(), names=np.array(list(loaded.inputs)))
         programs = {point.name: (scheduler().name, folder / point.library) for point in points}
-        if peers and loaded.program is not None:
-            program = save_program(loaded.program, Path(temporary))
-            programs |= {name: (name, program) for name in PEERS}
-        outputs = str(Path(temporary) / "outputs.npz")
-        contestants = [
-            Contestant(name, contestant.__name__, (runner, str(path), str(inputs), outputs))
-            for name, (runner, path) in programs.items()
-        ]
-        contestants.append(Contestant(MATRIX_PRODUCT, contestant.__name__))
+        if peers:
+            programs |= peer_programs(loaded, Path(temporary))
+        contestants, _ = line_up(programs, loaded.inputs, Path(temporary))
         timed = contest(
             *(contestants, folder / "logs"),
             repeats=2 if not peers else _TURNS,
@@ -140,7 +128,7 @@ def table_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[
         table.add_column(column, justify="left" if column in ("network", "model") else "right")
     for (network, model, minutes), rows in _grouped(points).items():
         found = {name: 1e3 * statistics.median(seconds) for name, seconds in timed[network].items()}
-        peak = 2 * contestant.SIZE**3 / min(timed[network][MATRIX_PRODUCT])
+        peak = operations_per_second(timed[network][MATRIX_PRODUCT])
         latencies = [found[row.name] for row in rows]
         table.add_row(
             *(network, model, f"{minutes:g}"),

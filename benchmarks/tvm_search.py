@@ -12,7 +12,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import mean_latency
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 from tvm_gnn_cost.tuning.listener import ResultListener
 
@@ -58,4 +58,4 @@ class _Reporter(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         self, _scheduler: Any, _task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], ran: Sequence[Any]
     ) -> None:
         """Reports a batch; MetaSchedule calls this after each one."""
-        self.on.measured(0, [mean_latency(one.run_secs) if one.run_secs else float("inf") for one in ran])
+        self.on.measured(0, latencies_of(ran))

@@ -42,7 +42,8 @@ def test_every_convolution_shows_in_the_output(name: str) -> None:
     module, shape = workload(name)
     give_weights(module)
     module.eval()
-    image = torch.randn(shape)
+    # A part of the image is enough, and Inception has 94 convolutions.
+    image = torch.randn(*shape[:2], 96, 96)
     convolutions = [layer for layer in module.modules() if isinstance(layer, torch.nn.Conv2d)]
     with torch.no_grad():
         expected = module(image)

@@ -69,7 +69,7 @@ def test_the_numbers(result):
     assert rows["pool"] == ("1", "200 µs", "1.0 %", "-", "-", "16", "16")
     # What did not get faster keeps its default schedule.
     assert rows["weighted sum"] == ("", "20.3 ms", "100.0 %", "98.5", "49 %", "64", "19")
-    assert "No valid measurement, default schedule kept: pool." in tasks.note
+    assert "Every program failed, default schedule kept: pool." in tasks.note
     assert "default kept: softmax." in tasks.note
     assert end_to_end.rows == [
         ("tuned", "21 ms", "20 ms", "24 ms", "1.00x", "95.2", "48 %", "2e-07"),
@@ -93,6 +93,14 @@ def test_a_task_that_another_one_replaces_comes_last(result):
     assert tasks.rows[0][3] == "97.1 %"
     assert tasks.rows[3][3] == "-"
     assert f"Not used, as another task computes the same in less time: {HOSTILE}." in tasks.note
+
+
+def test_tasks_that_were_not_searched_are_told_apart(result):
+    result.tasks += [TaskResult("reshape", 1, untuned=1e-6), TaskResult("late", 1, None)]
+    note = tables(result)[0].note
+    assert "Not searched, default schedule kept: reshape." in note
+    assert "Not measured, the cost model chose the schedule: late." in note
+    assert "Every program failed, default schedule kept: pool." in note
 
 
 def test_a_run_that_measured_nothing_says_so(result):

@@ -81,7 +81,7 @@ class MeasureSettings:
 
     Attributes:
         repeats: Number of repeats; each gives one latency.
-        min_repeat_ms: The shortest duration of a repeat in milliseconds; a fast program runs many times in one.
+        min_repeat_ms: The shortest duration of a repeat in milliseconds; a fast program runs several times in one.
         timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
     """
 

@@ -38,7 +38,7 @@ class OnlineSettings:
 
     nodes_per_update: int = 20_000
     steps_per_program: float = 0.5
-    programs_per_step: int = 32
+    programs_per_step: int = 16
     buffer_programs: int = 4096
     learning_rate: float = 5e-4
     anchor: float = 1e-2

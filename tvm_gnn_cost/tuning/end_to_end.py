@@ -12,15 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.contest import Contestant, contest
+from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.networks import onnx_graphs
-from tvm_gnn_cost.networks.peers import peers_of, save_program
 from tvm_gnn_cost.progress import Progress, Stage
 from tvm_gnn_cost.schedulers.scheduler import Compiled, Network
-from tvm_gnn_cost.tuning import contestant
+from tvm_gnn_cost.tuning.line_up import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs
 from tvm_gnn_cost.tuning.result import EndToEnd, NetworkTimes
-
-_MATRIX_PRODUCT = "matrix product"
 
 
 def compare_end_to_end(
@@ -56,20 +53,12 @@ def compare_end_to_end(
     """
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        inputs = folder / "inputs.npz"
-        np.savez(inputs, *network.inputs.values(), names=np.array(list(network.inputs)))
         untuned.export(folder / "untuned.so")
         programs = {"tuned": (scheduler, tuned)}
-        if peers and network.program is not None:
-            program = save_program(network.program, folder)
-            programs |= {name: (name, program) for name in peers_of(program)}
+        if peers:
+            programs |= peer_programs(network, folder)
         programs["untuned"] = (scheduler, folder / "untuned.so")
-        outputs = {name: folder / f"{name}.npz" for name in programs}
-        contestants = [
-            Contestant(name, contestant.__name__, (runner, str(path), str(inputs), str(outputs[name])))
-            for name, (runner, path) in programs.items()
-        ]
-        contestants.append(Contestant(_MATRIX_PRODUCT, contestant.__name__))
+        contestants, outputs = line_up(programs, network.inputs, folder)
         takes = " (torch.compile takes up to a minute)" if "torch.compile" in programs else ""
         progress(Stage(f"starting {', '.join(programs)}{takes}, each in a process of its own"))
         timed = contest(contestants, logs, repeats=repeats, progress=progress, interrupted=interrupted)
@@ -78,13 +67,13 @@ def compare_end_to_end(
             raise WorkError(f"the tuned network cannot be run: {found['tuned'].failure}")
         arrays = {name: _read(path) for name, path in outputs.items() if not found[name].failure}
     reference = arrays.get("untuned") if network.expected is None else network.expected
-    product = found.pop(_MATRIX_PRODUCT)
+    product = found.pop(MATRIX_PRODUCT)
     return EndToEnd(
         [
             NetworkTimes(name, one.seconds, _difference(arrays.get(name), reference), one.failure)
             for name, one in found.items()
         ],
-        matrix_product=2 * contestant.SIZE**3 / min(product.seconds) if product.seconds else None,
+        matrix_product=operations_per_second(product.seconds) if product.seconds else None,
         reference=_framework(network),
         peers=peers,
     )

@@ -118,24 +118,28 @@ def _tasks(result: TuneResult) -> TableContent:
 def _speed(result: TuneResult, flops: float, seconds: float) -> tuple[str, str]:
     """The columns of _SPEED; moving data is no floating point operation."""
     share = result.share_of_matrix_product(flops, seconds)
-    return f"{flops / seconds / 1e9:.3g}" if flops and math.isfinite(
-        seconds
-    ) else "-", "-" if share is None else f"{100 * share:.0f} %"
+    speed = f"{flops / seconds / 1e9:.3g}" if flops and math.isfinite(seconds) else "-"
+    return speed, "-" if share is None else f"{100 * share:.0f} %"
 
 
 def _kept(result: TuneResult) -> str:
     """Says which tasks the tuning did nothing for."""
     used = [task for task, is_used in zip(result.tasks, result.used, strict=True) if is_used]
-    unmeasured = [task.name for task in used if task.best is None]
-    slower = [task.name for task in used if task.best is not None and not task.improved]
     replaced = [task.name for task in result.tasks if task not in used]
     sentences = ["The slowest first; share is that of the weighted sum."]
     if result.settings.trials == 0:
         sentences.append("Nothing was measured: the cost model chose the schedules.")
-    elif unmeasured:
-        sentences.append(f"No valid measurement, default schedule kept: {', '.join(unmeasured)}.")
-    if slower:
-        sentences.append(f"Nothing faster than the default schedule found, default kept: {', '.join(slower)}.")
+    else:
+        measured = [task for task in used if math.isfinite(task.latency)]
+        kept = {
+            "Not measured, the cost model chose the schedule": [task for task in used if task not in measured],
+            "Not searched, default schedule kept": [task for task in measured if not task.trials],
+            "Every program failed, default schedule kept": [t for t in measured if t.trials and t.best is None],
+            "Nothing faster than the default schedule found, default kept": [
+                task for task in measured if task.best is not None and not task.improved
+            ],
+        }
+        sentences += [f"{why}: {', '.join(task.name for task in tasks)}." for why, tasks in kept.items() if tasks]
     if replaced:
         sentences.append(f"Not used, as another task computes the same in less time: {', '.join(replaced)}.")
     return " ".join(sentences)

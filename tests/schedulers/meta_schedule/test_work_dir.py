@@ -12,6 +12,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.meta_schedule.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import (
     fastest,
+    latencies_of,
     latency,
     mean_latency,
     open_database,
@@ -48,6 +49,11 @@ def test_a_latency_is_the_mean_of_the_repeats() -> None:
     assert mean_latency([1.0, 2.0, 6.0]) == 3.0
     assert latency(SimpleNamespace(run_secs=[1.0, 2.0])) == 1.5
     assert latency(SimpleNamespace(run_secs=[1e10])) == float("inf")
+
+
+def test_a_program_that_failed_has_an_infinite_latency() -> None:
+    ran = [ms.runner.RunnerResult([1.0, 3.0], None), ms.runner.RunnerResult(None, "it crashed")]
+    assert latencies_of(ran) == [2.0, float("inf")]
 
 
 def test_the_fastest_records_are_a_database(database: Database, tasks: list[Task]) -> None:

@@ -65,8 +65,8 @@ class _Mixing(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not _is_call_tir(call):
             return call
-        original = next(self.originals)
-        if _key(self.second, call) in self.keys or _key(self.second, call) == _key(self.first, original):
+        original, key = next(self.originals), _key(self.second, call)
+        if key in self.keys or key == _key(self.first, original):
             return call
         function = self.builder_.add_func(self.first[original.args[0]], original.args[0].name_hint)
         arguments = [

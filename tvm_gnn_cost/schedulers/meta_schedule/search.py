@@ -15,7 +15,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import mean_latency, open_database
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of, open_database
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 
 # An error that passes through TVM's C++ code, as that of an interruption does, would come out as a RuntimeError.
@@ -121,11 +121,7 @@ class _Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
     ) -> None:
         """Reports a batch; MetaSchedule calls this after each one."""
         self.account()
-        has_failed = [one.run_secs is None or one.error_msg is not None for one in ran]
-        latencies = [
-            float("inf") if failed else mean_latency(one.run_secs) for one, failed in zip(ran, has_failed, strict=True)
-        ]
-        self.on.measured(int(task_id), latencies)
+        self.on.measured(int(task_id), latencies_of(ran))
 
     def account(self) -> None:
         """Reports the seconds of each phase so far."""

@@ -9,7 +9,7 @@ from typing import Any
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import mean_latency
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
 
 
 @derived_object
@@ -55,8 +55,7 @@ class EagerGradient(ms.task_scheduler.PyTaskScheduler):  # type: ignore[misc]
         return self.running if self.running is not None else -1
 
     def _note(self, task: int, results: Sequence[Any]) -> None:
-        valid = [mean_latency(one.run_secs) for one in results if one.error_msg is None and one.run_secs]
-        self.best[task].append(min([self.best[task][-1], *valid]))
+        self.best[task].append(min([self.best[task][-1], *latencies_of(results)]))
 
     def _gain(self, task: int) -> float:
         """Seconds that another batch may save in one run of the task."""

@@ -35,6 +35,11 @@ def mean_latency(run_secs: Sequence[Any]) -> float:
     return sum(map(float, run_secs)) / len(run_secs)
 
 
+def latencies_of(ran: Sequence[ms.runner.RunnerResult]) -> list[float]:
+    """Mean latencies of programs that were run, in seconds; infinite for one that failed."""
+    return [mean_latency(one.run_secs) if one.run_secs and not one.error_msg else float("inf") for one in ran]
+
+
 def latency(record: Any) -> float:
     """Mean of a record's repeats in seconds; infinite if the program failed."""
     seconds = mean_latency(record.run_secs)
