@@ -127,7 +127,7 @@ def table_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[
     for column in ("network", "model", *columns):
         table.add_column(column, justify="left" if column in ("network", "model") else "right")
     for (network, model, minutes), rows in _grouped(points).items():
-        found = {name: 1e3 * statistics.median(seconds) for name, seconds in timed[network].items()}
+        found = _medians(timed[network])
         peak = operations_per_second(timed[network][MATRIX_PRODUCT])
         latencies = [found[row.name] for row in rows]
         table.add_row(
@@ -141,6 +141,11 @@ def table_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[
             f"{max(row.difference or 0.0 for row in rows):.1g}",
         )
     return table
+
+
+def _medians(timed: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of the turns of each, in milliseconds."""
+    return {name: 1e3 * statistics.median(seconds) for name, seconds in timed.items()}
 
 
 def _grouped(points: Sequence[Point]) -> dict[tuple[str, str, float], list[Point]]:
@@ -162,7 +167,7 @@ def plot(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[floa
     figure, axes = plt.subplots(1, len(networks), figsize=(5 * len(networks), 4), squeeze=False)
     for axis, network in zip(axes[0], networks, strict=True):
         own = [point for point in points if point.network == network]
-        found = {name: 1e3 * statistics.median(seconds) for name, seconds in timed[network].items()}
+        found = _medians(timed[network])
         for (model, seed), colour in {(p.model, p.seed): _COLOURS.get(p.model, "tab:green") for p in own}.items():
             line = sorted((p.wall_clock_s / 60, found[p.name]) for p in own if (p.model, p.seed) == (model, seed))
             axis.plot(*zip(*line, strict=True), marker="o", color=colour, label=model if seed == 0 else None)
@@ -199,7 +204,7 @@ def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
     settings = {key: getattr(arguments, key) for key in ("networks", "models", "minutes", "seeds")}
     milliseconds = {
         network: {
-            one: {"median": 1e3 * statistics.median(s), "turns": [1e3 * x for x in s]} for one, s in found.items()
+            one: {"median": median, "turns": [1e3 * x for x in found[one]]} for one, median in _medians(found).items()
         }
         for network, found in timed.items()
     }

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.search import Follower
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 from tvm_gnn_cost.tuning.listener import ResultListener
 
@@ -33,29 +31,15 @@ def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) 
     contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
         [task.workload], str(work_dir), seed=settings.seed + 1
     )
-    ms.tune.tune_tasks(
-        tasks=contexts,
-        task_weights=weights,
-        work_dir=str(work_dir),
-        max_trials_global=settings.trials,
-        num_trials_per_iter=settings.batch,
-        builder=PooledBuilder(),
-        runner=exclusive_runner(MeasureSettings()),
-        cost_model=model,
-        measure_callbacks=[*ms.MeasureCallback.create("default"), _Reporter(on)],
-    )
-
-
-@derived_object
-class _Reporter(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Reports each measured batch."""
-
-    def __init__(self, on: ResultListener) -> None:
-        super().__init__()
-        self.on = on
-
-    def apply(
-        self, _scheduler: Any, _task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], ran: Sequence[Any]
-    ) -> None:
-        """Reports a batch; MetaSchedule calls this after each one."""
-        self.on.measured(0, latencies_of(ran))
+    with ms.Profiler() as profiler:
+        ms.tune.tune_tasks(
+            tasks=contexts,
+            task_weights=weights,
+            work_dir=str(work_dir),
+            max_trials_global=settings.trials,
+            num_trials_per_iter=settings.batch,
+            builder=PooledBuilder(),
+            runner=exclusive_runner(MeasureSettings()),
+            cost_model=model,
+            measure_callbacks=[*ms.MeasureCallback.create("default"), Follower(on, profiler)],
+        )

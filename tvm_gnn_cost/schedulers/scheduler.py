@@ -82,6 +82,7 @@ class MeasureSettings:
     Attributes:
         repeats: Number of repeats; each gives one latency.
         min_repeat_ms: The shortest duration of a repeat in milliseconds; a fast program runs several times in one.
+            MetaSchedule's run 5 times at most, which may take less.
         timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
     """
 

@@ -65,7 +65,8 @@ def collect(
         guided: Samples near the fastest ones measured so far, for each task.
         seed: Of the samples.
         repeats: Times that each program is measured.
-        min_repeat_ms: The least duration of one repeat; a short program runs many times within it.
+        min_repeat_ms: The least duration of one repeat; a short program runs many times within it, one of
+            MetaSchedule's 5 times at most.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
         progress: Receives events.

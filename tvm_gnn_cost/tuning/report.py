@@ -127,6 +127,7 @@ def _kept(result: TuneResult) -> str:
     used = [task for task, is_used in zip(result.tasks, result.used, strict=True) if is_used]
     replaced = [task.name for task in result.tasks if task not in used]
     sentences = ["The slowest first; share is that of the weighted sum."]
+    slower = [task.name for task in used if task.best is not None and not task.improved]
     if result.settings.trials == 0:
         sentences.append("Nothing was measured: the cost model chose the schedules.")
     else:
@@ -135,11 +136,10 @@ def _kept(result: TuneResult) -> str:
             "Not measured, the cost model chose the schedule": [task for task in used if task not in measured],
             "Not searched, default schedule kept": [task for task in measured if not task.trials],
             "Every program failed, default schedule kept": [t for t in measured if t.trials and t.best is None],
-            "Nothing faster than the default schedule found, default kept": [
-                task for task in measured if task.best is not None and not task.improved
-            ],
         }
         sentences += [f"{why}: {', '.join(task.name for task in tasks)}." for why, tasks in kept.items() if tasks]
+    if slower:
+        sentences.append(f"Nothing faster than the default schedule found, default kept: {', '.join(slower)}.")
     if replaced:
         sentences.append(f"Not used, as another task computes the same in less time: {', '.join(replaced)}.")
     return " ".join(sentences)

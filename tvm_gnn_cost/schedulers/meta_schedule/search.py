@@ -73,7 +73,7 @@ def search(
         seed=seed + 1,
     )
     with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
-        follower = _Follower(on, profiler)
+        follower = Follower(on, profiler)
         try:
             ms.tune.tune_tasks(
                 tasks=contexts,
@@ -109,8 +109,13 @@ class _Guard(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 @derived_object
-class _Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Comes last among the callbacks and reports a batch that is recorded."""
+class Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+    """Comes last among the callbacks and reports a batch that is recorded.
+
+    Args:
+        on: Follows the search.
+        profiler: Times its phases.
+    """
 
     def __init__(self, on: SearchListener, profiler: ms.Profiler) -> None:
         super().__init__()
