@@ -1,4 +1,4 @@
-"""Accuracy on networks that no model was trained on: graph models against TVM's XGBoost and trivial baselines.
+"""Accuracy on networks that no model was trained on: graph models against TVM's two and trivial baselines.
 
 Runs in either environment, on the measured programs of its scheduler that come with the project. Each model is trained
 on the training networks and operators, once a seed; a seed also draws the validation tasks. Every model sees the same
@@ -41,7 +41,7 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
     **{f"types + {group}": (group,) for group in _GROUPS},
 }
 
-BASELINES = ("xgb", "node-count", "constant", "random")
+BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
 
 
 def train_model(
@@ -52,7 +52,12 @@ def train_model(
     if name == "xgb":
         return compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))
     if name in BASELINES:
-        mean = float(programs.throughput()[np.concatenate([parts.train, parts.validation])].mean())
+        rows = np.concatenate([parts.train, parts.validation])
+        mean = float(programs.throughput()[rows].mean())
+        if name == "mlp":
+            mlp = scheduler().segment_mlp(seed)
+            mlp.fit(programs.select(rows))
+            return compare.trained_mlp(mlp, mean)
         simple: dict[str, Callable[[], compare.Model]] = {
             "node-count": lambda: compare.node_count(mean),
             "constant": lambda: compare.constant(mean),

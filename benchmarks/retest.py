@@ -1,80 +1,121 @@
-"""How well a second measurement repeats the order of a collection's programs: an upper bound for any cost model.
+"""How well a second measurement repeats the order of programs: an upper bound for any cost model, before and after.
 
-Every program of some test tasks is built and measured again on this machine, which must be of the collection's kind.
-The order within each task is compared with the recorded one.
+The programs of some test tasks are measured twice in each of two ways: one after another, as TVM's runners measure, and
+in turn, as ``collect`` does. Each way's second pass starts after its first one has ended. Run it alone on the machine.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.progress import track
 from rich.table import Table
 
 from common import DATA, console, parser, write_result
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
-from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
-from tvm_gnn_cost.measuring.card import check_same
-from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers.database.records import Database, DatabaseRecord, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.records import Database, DatabaseRecord, read_database
-from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
+from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
+from tvm_gnn_cost.schedulers.scheduler import CollectPlan, MeasureSettings
+
+#: Two programs differ if their latencies do by so much.
+_DIFFERENT = 0.03
+
+#: Name -> settings, and whether the programs of a task take turns.
+WAYS = {
+    "one after another": (MeasureSettings(repeats=3, turns=2), False),
+    "in turn": (MeasureSettings(CollectPlan.repeats, CollectPlan.turns), True),
+}
+
+Latencies = list[npt.NDArray[np.float64]]
 
 
-def measure(database: Database, records: list[DatabaseRecord]) -> list[float]:
-    """Seconds of each record's program, the median of three repeats as in the data set; NaN for one that fails."""
-    meta_schedule, found = scheduler("meta-schedule"), database.workload(records[0])
-    task = Task(found.hash, found.name, 1, found.mod)
-    candidates = [database.replay(record) for record in records]
-    ((_, outcomes),) = meta_schedule.measure([(task, candidates)], meta_schedule.target(), MeasureSettings())
-    return [statistics.median(outcome.seconds) if outcome.seconds else float("nan") for outcome in outcomes]
+def measure(
+    database: Database, tasks: list[list[DatabaseRecord]], settings: MeasureSettings, in_turn: bool
+) -> tuple[Latencies, float]:
+    """Seconds of the programs of each task, NaN for one that fails; and what running one took, without building."""
+    assert isinstance(SCHEDULER, MetaSchedule)
+    runner, target = exclusive_runner(settings), SCHEDULER.target()
+    latencies, spent, count = [], 0.0, 0
+    for records in track(tasks, "measuring", console=console, transient=True):
+        candidates = [database.replay(record) for record in records]
+        built = SCHEDULER.build_pool.build([(candidate.sch.mod, target) for candidate in candidates])
+        start = time.perf_counter()
+        if in_turn:
+            outcomes = runner.run_built(candidates, built)
+        else:
+            pairs = zip(candidates, built, strict=True)
+            outcomes = [outcome for one, own in pairs for outcome in runner.run_built([one], [own])]
+        spent, count = spent + time.perf_counter() - start, count + len(records)
+        latencies.append(np.array([min(outcome.seconds, default=np.nan) for outcome in outcomes]))
+    return latencies, spent / count
+
+
+def pairs(latency: npt.NDArray[np.float64]) -> Iterator[tuple[int, int]]:
+    """The pairs of a task's programs."""
+    return ((i, j) for i in range(len(latency)) for j in range(i))
+
+
+def agreement(first: Latencies, second: Latencies) -> dict[str, float]:
+    """How far two measurements of the same programs agree, all pairs counted alike."""
+    alike, differ, regret, changes = [], [], [], []
+    for both in zip(first, second, strict=True):
+        valid = np.isfinite(both[0]) & np.isfinite(both[1])
+        before, after = both[0][valid], both[1][valid]
+        for i, j in pairs(before):
+            alike.append((before[i] < before[j]) == (after[i] < after[j]))
+            differ.append(abs(np.log(before[i] / before[j])) > _DIFFERENT)
+        regret.append(float(after.min() / after[np.argmin(before)]))
+        changes += np.abs(np.log(after / before)).tolist()
+    same, different = np.array(alike), np.array(differ)
+    return {
+        "pairs": float(same.mean()),
+        "pairs_that_differ": float(same[different].mean()),
+        "top1_unweighted": statistics.fmean(regret),
+        "change_median": float(np.median(changes)),
+        "change_90th_percentile": float(np.percentile(changes, 90)),
+    }
 
 
 def main() -> None:
     """Measures, prints the table and writes the JSON."""
     options = parser(__doc__)
     options.add_argument("--data", type=Path, default=DATA["meta-schedule"], help="what 'tvm-gnn-cost collect' wrote")
-    options.add_argument("--tasks", type=int, default=24, help="test tasks to measure again")
+    options.add_argument("--tasks", type=int, default=30, help="test tasks to measure")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     import_tensor_intrin()
     database = read_database(arguments.data)
-    target = json.loads(str(scheduler("meta-schedule").target()))
-    check_same(arguments.data / "card.json", "the target", database.card.get("target", target), target)
     by_task: dict[str, list[DatabaseRecord]] = {}
     for record in database.records:
         task = database.task(record)
         if not record.failure and not set(TEST_NETWORKS["meta-schedule"]).isdisjoint(task.weights):
             by_task.setdefault(task.hash, []).append(record)
-    tasks = sorted(name for name, records in by_task.items() if len(records) > 1)
-    chosen = np.random.default_rng(0).permutation(len(tasks))[: 1 if arguments.quick else arguments.tasks]
-    agreement, changes, regret = [], [], []
-    for i in track(chosen.tolist(), "measuring again", console=console, transient=True):
-        records = by_task[tasks[i]][: 6 if arguments.quick else None]
-        first = np.array([statistics.median(record.run_secs) for record in records])
-        again = np.array(measure(database, records))
-        first, again = first[np.isfinite(again)], again[np.isfinite(again)]
-        agreement.append(pairwise_accuracy(first, again))
-        changes += np.abs(np.log(again / first)).tolist()
-        regret.append(float(first.min() / first[np.argmin(again)]))
-    metrics = {
-        "tasks": len(agreement),
-        "programs": len(changes),
-        "pairwise_accuracy": statistics.fmean(agreement),
-        # By the recorded latencies, of the program that is the fastest now; a mean over tasks without weights.
-        "top1_unweighted": statistics.fmean(regret),
-        "change_median": float(np.median(changes)),
-        "change_90th_percentile": float(np.percentile(changes, 90)),
-    }
-    table = Table(title=f"{arguments.data.name}: the same programs measured again", title_justify="left")
-    for column in ("", "value"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, value in metrics.items():
-        table.add_row(name, f"{value:.3f}" if isinstance(value, float) else str(value))
+    names = sorted(name for name, records in by_task.items() if len(records) > 1)
+    chosen = np.random.default_rng(0).permutation(len(names))[: 1 if arguments.quick else arguments.tasks]
+    tasks = [by_task[names[i]][: 6 if arguments.quick else None] for i in chosen.tolist()]
+    measure(database, tasks[:1], MeasureSettings(), True)  # starts the processes
+    metrics: dict[str, Any] = {"tasks": len(tasks), "programs": sum(map(len, tasks)), "ways": {}}
+    for name, (settings, in_turn) in WAYS.items():
+        measured = [measure(database, tasks, settings, in_turn) for _ in range(2)]
+        (first, _), (second, _) = measured
+        both = [agreement(first, second), agreement(second, first)]
+        found = {key: statistics.fmean(one[key] for one in both) for key in both[0]}
+        metrics["ways"][name] = found | {"seconds_a_program": statistics.fmean(seconds for _, seconds in measured)}
+    table = Table(title=f"{arguments.data.name}: {metrics['programs']} programs measured twice", title_justify="left")
+    table.add_column("")
+    for name in WAYS:
+        table.add_column(name, justify="right")
+    for key in next(iter(metrics["ways"].values())):
+        table.add_row(key, *(f"{metrics['ways'][name][key]:.3f}" for name in WAYS))
     console.print(table)
     write_result(arguments.json, "retest", {"data": arguments.data.name, "quick": arguments.quick}, metrics)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +11,8 @@ from rich.progress import Progress
 
 from common import console
 from tvm_gnn_cost import extract
+from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
+from tvm_gnn_cost.datasets.json_lines import find_file, open_file
 from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
@@ -62,16 +63,17 @@ def _thin_out_tenset(data: Path, folder: Path) -> None:
 
 
 def _thin_out_database(data: Path, folder: Path) -> None:
-    for name in ("card.json", "tasks.jsonl.gz", "database_workload.json.gz"):
-        shutil.copy(data / name, folder)
-    records, sidecar = "database_tuning_record.json.gz", "measurements.jsonl.gz"
-    with (
-        gzip.open(data / records) as record_lines,
-        gzip.open(data / sidecar) as sidecar_lines,
-        gzip.open(folder / records, "wb") as kept_records,
-        gzip.open(folder / sidecar, "wb") as kept_sidecar,
-    ):
-        for record, line in zip(record_lines, sidecar_lines, strict=True):
-            if json.loads(record)[0] % _QUICK_WORKLOADS == 0:
-                kept_records.write(record)
-                kept_sidecar.write(line)
+    for name in ("card.json", "tasks.jsonl", WORKLOADS):
+        (folder / name).write_bytes(_content(data, name))
+    sidecar = "measurements.jsonl"
+    records, lines = (_content(data, name).splitlines(keepends=True) for name in (RECORDS, sidecar))
+    kept = [i for i, record in enumerate(records) if json.loads(record)[0] % _QUICK_WORKLOADS == 0]
+    (folder / RECORDS).write_bytes(b"".join(records[i] for i in kept))
+    (folder / sidecar).write_bytes(b"".join(lines[i] for i in kept))
+
+
+def _content(data: Path, name: str) -> bytes:
+    path = find_file(data, name)
+    assert path is not None, f"{data} has no {name}"
+    with open_file(path) as opened:
+        return opened.read()

@@ -1,5 +1,6 @@
 #include "auto_scheduler_mirror.h"
 
+#include <tvm/ffi/container/map.h>
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
@@ -212,7 +213,7 @@ std::vector<std::pair<std::string, const TVMFFIObject*>> ModuleMirror::Copy(cons
   tvm_ = &tvm;
   copies_.clear();
   element_types_.clear();
-  texts_.clear();
+  held_.clear();
   block_ = used_ = 0;
   if (SchemaOf(module).kind != Schema::Kind::kModule) {
     throw GraphError("expected a tvm.IRModule, got a " + tvm.TypeKey(tvm.TypeIndex(module)), true);
@@ -242,11 +243,7 @@ TVMFFIObject* ModuleMirror::CopyObject(void* object, int nest) {
     case Schema::Kind::kText:
     case Schema::Kind::kModule: break;
     case Schema::Kind::kArray: copy = CopyArray(object, nest); break;
-    case Schema::Kind::kMap: {
-      const PackedValue items = tvm_->Call(tvm_->map_items, {PackedArg::Object(object)});
-      copy = CopyArray(items.object(), nest);
-      break;
-    }
+    case Schema::Kind::kMap: copy = CopyMap(object, nest); break;
     case Schema::Kind::kFunction: copy = CopyFunction(object, nest); break;
     case Schema::Kind::kOperator: {
       const PackedValue name = tvm_->Attribute(object, "name");
@@ -270,6 +267,32 @@ TVMFFIObject* ModuleMirror::CopyArray(void* array, int nest) {
     items[i] = CopyObject(item.object(), nest + 1);
   }
   return NewArray(items);
+}
+
+TVMFFIObject* ModuleMirror::CopyMap(void* map, int nest) {
+  const PackedValue items = tvm_->Call(tvm_->map_items, {PackedArg::Object(map)});
+  tvm::ffi::Map<tvm::ffi::String, tvm::ffi::Any> copy;
+  for (int64_t i = 0; i + 1 < tvm_->ArraySize(items.object()); i += 2) {
+    const PackedValue key = tvm_->ArrayItem(items.object(), i);
+    if (key.object() == nullptr || SchemaOf(key.object()).kind != Schema::Kind::kText) {
+      return CopyArray(items.object(), nest);
+    }
+    const PackedValue value = tvm_->ArrayItem(items.object(), i + 1);
+    const tvm::ffi::String name(tvm_->Text(key));
+    if (value.object() != nullptr && tvm_->TypeKey(tvm_->TypeIndex(value.object())) == "IntImm") {
+      // Today's TVM holds the number itself.
+      copy.Set(name, tvm_->Attribute(value.object(), "value").cell.v_int64);
+    } else if (TVMFFIObject* item = CopyObject(value.object(), nest + 1)) {
+      TVMFFIAny view{};
+      view.type_index = item->type_index;
+      view.v_obj = item;
+      tvm::ffi::Any held;
+      GetAny(&view, reinterpret_cast<TVMFFIAny*>(&held));
+      copy.Set(name, held);
+    }
+  }
+  held_.emplace_back(copy);
+  return reinterpret_cast<const TVMFFIAny*>(&held_.back())->v_obj;
 }
 
 TVMFFIObject* ModuleMirror::NewArray(const std::vector<TVMFFIObject*>& items) {
@@ -308,8 +331,8 @@ TVMFFIObject* ModuleMirror::CopyNode(void* object, const MirrorSchema& schema, i
       slot.v_float64 = value.cell.v_float64;
     } else if (value.code == kPackedString ||
                (value.object() != nullptr && SchemaOf(value.object()).kind == Schema::Kind::kText)) {
-      texts_.emplace_back(tvm::ffi::String(tvm_->Text(value)));
-      slot = *reinterpret_cast<const TVMFFIAny*>(&texts_.back());
+      held_.emplace_back(tvm::ffi::String(tvm_->Text(value)));
+      slot = *reinterpret_cast<const TVMFFIAny*>(&held_.back());
     } else if (TVMFFIObject* item = CopyObject(value.object(), nest + 1)) {
       slot.type_index = item->type_index;
       slot.v_obj = item;

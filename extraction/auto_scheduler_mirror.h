@@ -3,7 +3,7 @@
 // A copy's type key is "mirror." + the original's, and its attributes are reflected fields. Where that TVM and today's
 // differ, the copy follows today's: an expression's dtype is a PrimType in the field `ty`; a Buffer is a variable whose
 // `ty` is a BufferType; a function's params are the buffers that they stand for; types, attributes and source positions
-// are left out. A map becomes an array of keys and values in turn.
+// are left out. A map whose keys are no texts becomes an array of keys and values in turn.
 #ifndef TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_
 #define TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_
 
@@ -45,6 +45,7 @@ class ModuleMirror {
   const MirrorSchema& SchemaOf(void* object);
   TVMFFIObject* CopyObject(void* object, int nest);
   TVMFFIObject* CopyArray(void* array, int nest);
+  TVMFFIObject* CopyMap(void* map, int nest);
   TVMFFIObject* CopyNode(void* object, const MirrorSchema& schema, int nest);
   TVMFFIObject* CopyFunction(void* function, int nest);
   TVMFFIObject* CopyBuffer(void* buffer, int nest);
@@ -58,8 +59,8 @@ class ModuleMirror {
   // Of the current module:
   std::unordered_map<void*, TVMFFIObject*> copies_;
   std::unordered_map<std::string, TVMFFIObject*> element_types_;
-  std::vector<tvm::ffi::Any> texts_;
   std::vector<std::unique_ptr<char[]>> blocks_;
+  std::vector<tvm::ffi::Any> held_;  // texts and maps; they let go of copies, so they must go before the blocks
   size_t block_ = 0;  // the block that is being filled
   size_t used_ = 0;   // bytes used in it
 };

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.tuning.collect import collect
     from tvm_gnn_cost.tuning.evaluate import evaluate
     from tvm_gnn_cost.tuning.extract import extract
+    from tvm_gnn_cost.tuning.import_log import import_log
     from tvm_gnn_cost.tuning.train import train
     from tvm_gnn_cost.tuning.tune import tune
 
@@ -45,6 +46,7 @@ __all__ = [
     "evaluate",
     "extract",
     "extract_graphs",
+    "import_log",
     "tpugraphs",
     "train",
     "tune",
@@ -59,6 +61,7 @@ _HOMES = {
     "collect": "tuning.collect",
     "evaluate": "tuning.evaluate",
     "extract": "tuning.extract",
+    "import_log": "tuning.import_log",
     "train": "tuning.train",
     "tune": "tuning.tune",
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from tvm_gnn_cost.datasets.records import Problem
 LINES = b'{"a": 1}\n[2]\n{"a": \nnull\n\n"\xff"\n{"b": 3}\n'
 
 
-@pytest.fixture(params=["log.jsonl", "log.jsonl.gz"])
+@pytest.fixture(params=["log.jsonl", "log.jsonl.gz", "log.jsonl.xz"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / str(request.param)
-    path.write_bytes(gzip.compress(LINES) if path.suffix == ".gz" else LINES)
+    compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+    path.write_bytes(compress(LINES))
     return path
 
 
@@ -61,8 +63,9 @@ def test_what_stands_before_the_damage_of_a_gzip_file_is_read(tmp_path: Path, cu
     assert "cut off or damaged" in problems[0].reason
 
 
-def test_a_file_that_is_no_gzip_file_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl.gz"
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_file_that_is_not_compressed_is_reported(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
     path.write_bytes(b"1\n2\n")
     problems: list[Problem] = []
     assert list(parsed_lines(path, problems)) == []

@@ -89,7 +89,7 @@ def test_measurements_become_programs_with_each_task_once() -> None:
     found = measured_programs(synthetic.graphs(3), measurements, features)
     assert found.tasks == (replace(dense, weights={"net": 1, "second": 2}), other)
     assert found.task.tolist() == [0, 1, 0]
-    assert found.latency.tolist() == [2.0, np.inf, 5.0]
+    assert found.latency.tolist() == [1.0, np.inf, 5.0]
     assert found.noise[0] == 0.5
     assert np.isnan(found.noise[1:]).all()
     assert found.failure == ("", "build-timeout", "")

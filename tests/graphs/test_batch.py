@@ -38,6 +38,7 @@ def test_types_and_shapes() -> None:
         (batch.edge_index, (2, edges)),
         (batch.relation, (edges,)),
         (batch.graph, (nodes,)),
+        (batch.population, (3,)),
     ):
         assert (tensor.shape, tensor.dtype) == (shape, torch.int64)
 

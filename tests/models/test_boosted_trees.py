@@ -81,7 +81,9 @@ def test_a_program_without_stores_is_predicted_to_be_the_slowest(
 def test_programs_without_features_are_refused(trees: SumOfStores) -> None:
     without = synthetic.programs(1, 4)
     for method in (trees.fit, trees.predict):
-        with pytest.raises(InputError, match="no per-store features, which XGBoost reads; extract it again with them"):
+        with pytest.raises(
+            InputError, match="no per-store features, which TVM's models read; extract it again with them"
+        ):
             method(without)
 
 

@@ -5,6 +5,7 @@ import torch
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.networks.catalogue import TRAINING, TUNED, drawn_workload, give_weights, workload
+from tvm_gnn_cost.networks.layers import LAYERS
 from tvm_gnn_cost.networks.operators import KINDS
 
 
@@ -32,7 +33,7 @@ def test_an_unknown_workload_is_named_with_those_that_there_are(name: str) -> No
     text = str(error.value)
     assert text.startswith(f"unknown workload '{name}'; one of: resnet-18, mobilenet-v1, mobilenet-v2, inception-v3, ")
     listed = text.partition("one of: ")[2].split(", ")
-    assert listed == [*dict.fromkeys([*TUNED, *TRAINING]), *(f"{kind}/N" for kind in KINDS)]
+    assert listed == [*dict.fromkeys([*TUNED, *TRAINING]), *(f"{kind}/N" for kind in (*KINDS, *LAYERS))]
 
 
 @pytest.mark.parametrize("name", sorted(TUNED))

@@ -10,6 +10,7 @@ from tvm_gnn_cost.cli.collect import collect
 from tvm_gnn_cost.cli.embed import embed
 from tvm_gnn_cost.cli.evaluate import evaluate
 from tvm_gnn_cost.cli.extract import extract
+from tvm_gnn_cost.cli.import_log import import_log
 from tvm_gnn_cost.cli.report import report
 from tvm_gnn_cost.cli.tpugraphs import app as tpugraphs
 from tvm_gnn_cost.cli.train import train
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command, epilog in (
     (collect, "Example: `tvm-gnn-cost collect training data/my-cpu`"),
+    (import_log, "Example: `tvm-gnn-cost import-log tuned.json data/theirs --network resnet-18`"),
     (extract, "Example: `tvm-gnn-cost extract data/my-cpu work/store`"),
     (embed, "Example: `tvm-gnn-cost embed work/store types.png`"),
     (train, "Example: `tvm-gnn-cost train work/store my-model.safetensors`"),

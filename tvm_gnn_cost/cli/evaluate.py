@@ -12,21 +12,25 @@ from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result, print_lef
 
 
 def evaluate(
-    store: Annotated[Path, typer.Argument(help="A graph store, see 'extract', or a folder in TenSet's layout.")],
+    store: Annotated[Path, typer.Argument(help="A graph store, see 'extract', or a folder of measure records.")],
     model: Annotated[
         list[str],
         typer.Option("--model", help="A checkpoint's path, xgb:PATH, random, constant or node-count; repeat it."),
     ],
     network: Annotated[
         list[str] | None,
-        typer.Option("--network", help="Evaluate on this network's tasks; repeat it. [default: the test networks]"),
+        typer.Option(
+            "--network",
+            help="Evaluate on this network's tasks; repeat it. [default: the test networks, or the only one]",
+        ),
     ] = None,
     hardware: HardwareOption = None,
     json: JsonOption = None,
 ) -> None:
     """Ranks measured programs with each model and prints how well: TenSet's top-k score, Kendall's tau and others.
 
-    A folder in TenSet's layout is extracted first, for this once; extract it to a store to use it again.
+    A folder in TenSet's layout or a MetaSchedule database is extracted first, for this once; extract it to a store to
+    use it again. Databases of a TVM of 0.14 to 0.19 are read by such a TVM (make auto-scheduler).
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Stage

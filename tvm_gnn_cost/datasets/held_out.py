@@ -23,7 +23,7 @@ def networks_named(name: str, networks: Iterable[str]) -> list[str]:
 
 
 def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[str]:
-    """The networks to test on: those in ``asked``, by default the test networks.
+    """The networks to test on: those in ``asked``, by default the test networks, or the only one that there is.
 
     >>> networks_to_test(["bert", "resnet_18[(1,3,224,224)]"])
     ['resnet_18[(1,3,224,224)]']
@@ -33,7 +33,7 @@ def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[st
         asked: Names of networks, see :func:`networks_named`.
 
     Raises:
-        InputError: a network in ``asked`` does not occur in the data, or by default no test network does.
+        InputError: a network in ``asked`` does not occur in the data, or by default none of several is a test network.
     """
     names = sorted(known)
     for name in asked:
@@ -41,6 +41,8 @@ def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[st
             raise InputError(f"network '{name}' does not occur in the data; it has: {', '.join(names) or 'none'}")
     usual = [name for networks in TEST_NETWORKS.values() for name in networks]
     found = [network for name in dict.fromkeys(asked or usual) for network in networks_named(name, names)]
+    if not found and len(names) == 1:
+        return names
     if not found:
         raise InputError(
             f"none of the usual test networks ({', '.join(usual)}) occurs in the data; "

@@ -1,29 +1,40 @@
-"""Reads JSON Lines files, plain or gzip; broken lines are reported and skipped."""
+"""Reads JSON Lines files, plain, gzip or xz; broken lines are reported and skipped."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from tvm_gnn_cost.datasets.records import Problem
 
+#: What a damaged compressed file raises.
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file ``name`` in a folder, else ``name.gz``; None if there is neither."""
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+    """The file ``name`` in a folder, else ``name.gz`` or ``name.xz``; None if there is none of them."""
+    return next((path for suffix in ("", ".gz", ".xz") if (path := folder / f"{name}{suffix}").is_file()), None)
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Opens a file to read it, decompressed if its name ends in ``.gz`` or ``.xz``."""
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
 
 
 def parsed_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
     """Yields the number of each line, from 1, and its JSON value.
 
     The value of a broken line is None, and its :class:`~tvm_gnn_cost.datasets.records.Problem` is appended to
-    ``problems``. A damaged gzip file ends at the damage, with a problem at line 0.
+    ``problems``. A damaged compressed file ends at the damage, with a problem at line 0.
     """
-    with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
+    with open_file(file) as lines:
         try:
             for number, text in enumerate(lines, 1):
                 try:
@@ -34,7 +45,7 @@ def parsed_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any
                 if entry is None:
                     problems.append(Problem(file, number, reason))
                 yield number, entry
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except DAMAGED as error:
             problems.append(Problem(file, 0, f"the compressed file is cut off or damaged ({error})"))
 
 

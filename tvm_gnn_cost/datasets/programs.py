@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.records import latency_and_noise
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.ragged import gather, join, offsets_of
 
@@ -135,6 +136,18 @@ class MeasuredPrograms:
             tuple(self.phase[i] for i in programs.tolist()),
             features.select(programs) if features is not None else None,
         )
+
+
+def with_features(programs: MeasuredPrograms) -> tuple[RaggedFeatures, list[int]]:
+    """The features of all programs, and the numbers of the programs that have at least one store.
+
+    Raises:
+        InputError: the programs have no per-store features.
+    """
+    features = programs.per_store_features
+    if features is None:
+        raise InputError("the store has no per-store features, which TVM's models read; extract it again with them")
+    return features, [i for i in range(len(programs)) if len(features[i])]
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,25 @@ def record_lines(file: Path) -> Iterator[RecordLine]:
                 yield RecordLine(file, number, text)
 
 
+def record_file(records: Path, workload_key: str, kind: str = "llvm") -> Path:
+    """The file of a task's records in a machine's folder, named as in TenSet.
+
+    >>> record_file(Path("cpu"), '["4d0b", [1, 8]]').name
+    '([4d0b,[1,8]],llvm).json'
+    """
+    text = f"({workload_key}, {kind})"
+    return records / ("".join(character for character in text if character not in " '\"") + ".json")
+
+
+def network_file(info: Path, network: str) -> Path:
+    """The file of a network's tasks in ``network_info``.
+
+    >>> network_file(Path("info"), "resnet-18").name
+    '((resnet_18,[]),llvm).task.pkl'
+    """
+    return info / f"(({network.replace('-', '_')},[]),llvm).task.pkl"
+
+
 def network_name(path: Path) -> str:
     """The network of a ``.task.pkl`` file, with its input shapes if the file's name has them.
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 
 Array = npt.NDArray[np.float64]
@@ -44,7 +45,7 @@ def gnn(checkpoint: Checkpoint) -> Model:
     scorer = Scorer(checkpoint)
 
     def predict(programs: MeasuredPrograms) -> Prediction:
-        scores = scorer.score(programs.graphs)
+        scores = scorer.score(programs.graphs, programs.task)
         return scores, scorer.throughput(scores)
 
     return predict
@@ -78,6 +79,11 @@ def trained_xgb(trees: BoostedTrees) -> Model:
         return predicted, predicted
 
     return predict
+
+
+def trained_mlp(mlp: SegmentMLP, value: float) -> Model:
+    """TVM's segment-sum MLP, which ranks, and predicts a constant throughput."""
+    return lambda programs: (mlp.predict(programs), np.full(len(programs), value))
 
 
 def compare(models: Mapping[str, Model], programs: MeasuredPrograms, networks: Sequence[str]) -> dict[str, Evaluation]:

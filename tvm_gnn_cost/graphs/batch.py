@@ -26,6 +26,7 @@ class GraphBatch:
         relation: int64[E], a :class:`~tvm_gnn_cost.graphs.program_graph.Relation`.
         graph: int64[N], number of the node's graph, ascending.
         size: G, including graphs without nodes.
+        population: int64[G], ascending: graphs of one number are candidates of one task, which are compared.
     """
 
     type_vectors: Tensor
@@ -35,6 +36,7 @@ class GraphBatch:
     relation: Tensor
     graph: Tensor
     size: int
+    population: Tensor
 
     def to(self, device: torch.device | str) -> GraphBatch:
         """The batch with every tensor on the given device."""
@@ -44,7 +46,10 @@ class GraphBatch:
 
 
 def make_batch(
-    graphs: ProgramGraphs, vectors: NodeTypeVectors, columns: npt.NDArray[np.int64] | None = None
+    graphs: ProgramGraphs,
+    vectors: NodeTypeVectors,
+    columns: npt.NDArray[np.int64] | None = None,
+    population: npt.NDArray[np.int64] | None = None,
 ) -> GraphBatch:
     """Joins graphs into a batch.
 
@@ -52,6 +57,7 @@ def make_batch(
         graphs: The graphs to join.
         vectors: FastText vectors, which cover node types that were not trained on too.
         columns: int64[V], numbers of the columns of ``values`` to keep; None keeps all.
+        population: int64[G], ascending; by default all are one population.
     """
     counts = graphs.node_counts
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))
@@ -64,4 +70,5 @@ def make_batch(
         torch.from_numpy(graphs.relation.astype(np.int64)),
         torch.from_numpy(np.repeat(np.arange(len(graphs)), counts)),
         len(graphs),
+        torch.from_numpy(np.zeros(len(graphs), np.int64) if population is None else population),
     )

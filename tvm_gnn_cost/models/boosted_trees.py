@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xgboost
 
-from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, with_features
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import replacing
 
@@ -49,7 +49,7 @@ class BoostedTrees(ABC):
         Raises:
             InputError: the programs have no per-store features.
         """
-        features, rows = _with_features(programs)
+        features, rows = with_features(programs)
         self.train([features[i] for i in rows], programs.throughput()[rows], programs.task[rows])
 
     def predict(self, programs: MeasuredPrograms) -> npt.NDArray[np.float64]:
@@ -58,7 +58,7 @@ class BoostedTrees(ABC):
         Raises:
             InputError: the programs have no per-store features.
         """
-        features, rows = _with_features(programs)
+        features, rows = with_features(programs)
         out = np.zeros(len(programs))
         out[rows] = self.predict_throughput([features[i] for i in rows])
         return out
@@ -86,11 +86,3 @@ class BoostedTrees(ABC):
                 f"{path}: a model of {booster.num_features()} features, not of TVM's {PER_STORE_COLUMNS} per-store ones"
             )
         self.booster = booster
-
-
-def _with_features(programs: MeasuredPrograms) -> tuple[RaggedFeatures, list[int]]:
-    """The features of all programs, and the numbers of the programs that have at least one store."""
-    features = programs.per_store_features
-    if features is None:
-        raise InputError("the store has no per-store features, which XGBoost reads; extract it again with them")
-    return features, [i for i in range(len(programs)) if len(features[i])]

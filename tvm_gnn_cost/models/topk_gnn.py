@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GraphConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
-from torch_geometric.utils import softmax
+from torch_geometric.utils import softmax, to_dense_batch
 
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.program_graph import Detail, Relation
@@ -36,6 +36,9 @@ class TopKGNNConfig:
         costs: Number of kinds of cost that the model estimates for each node and sums over the program; 0 for none. See
             :meth:`TopKGNN.log_costs`.
         dropout: Dropout of the head.
+        context: What a program's score depends on beside the program: ``none``; ``deviation``, how far it deviates
+            from the mean of the candidates that it is scored with; ``attention``, attention across those candidates
+            (after TGraph's, arXiv:2405.16623).
     """
 
     detail: Detail = "statements"
@@ -50,6 +53,7 @@ class TopKGNNConfig:
     total: bool = True
     costs: int = 8
     dropout: float = 0.3
+    context: Literal["none", "deviation", "attention"] = "none"
 
 
 #: TPGNN as published: 18 + 2 inputs for each node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max and mean
@@ -69,6 +73,40 @@ TPGNN = TopKGNNConfig(
 )
 
 PRESETS: dict[str, TopKGNNConfig] = {"gnn": TopKGNNConfig(), "tpgnn": TPGNN}
+
+
+class PopulationContext(nn.Module):
+    """How each candidate stands among those that it is scored with.
+
+    Args:
+        width: Channels of a candidate.
+        channels: Channels of the result.
+        kind: ``deviation`` or ``attention``.
+    """
+
+    def __init__(self, width: int, channels: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.project = nn.Linear(width, channels)
+        if kind == "attention":
+            self.attention = nn.MultiheadAttention(channels, 4, batch_first=True)
+
+    def forward(self, x: Tensor, population: Tensor) -> Tensor:
+        """float32[G, channels] in [-1, 1], for candidates float32[G, width] of populations int64[G], ascending."""
+        h = self.project(x)
+        dense, present = to_dense_batch(h, population)
+        count = present.sum(1).clamp(min=1)[:, None, None]
+        mean = dense.sum(1, keepdim=True) / count
+        deviation = (dense - mean) * present[:, :, None]
+        if self.kind == "deviation":
+            scale = (deviation.square().sum(1, keepdim=True) / count).add(1e-4).sqrt()
+            out = torch.tanh(deviation / (2 * scale))
+        else:
+            out = torch.tanh(
+                self.attention(deviation, deviation, deviation, ~present, need_weights=False)[0] + deviation
+            )
+        result: Tensor = out[present]
+        return result
 
 
 class TopKGNN(nn.Module):
@@ -109,6 +147,8 @@ class TopKGNN(nn.Module):
             self.pools.append(TopKPooling(config.hidden, ratio=config.ratio))
             channels = config.hidden
         width = config.hidden * (3 if config.total else 2) + config.costs
+        self.context = None if config.context == "none" else PopulationContext(width, config.hidden, config.context)
+        width += 0 if self.context is None else config.hidden
         layers: list[nn.Module] = []
         for size in config.head:
             layers += [nn.Linear(width, size), nn.ReLU(), nn.Dropout(config.dropout)]
@@ -136,6 +176,11 @@ class TopKGNN(nn.Module):
         Training also fits the latency, on the machine that measured. Unlike scores, latencies compare programs of
         different tasks, so that the costs of statements are learned from every measurement.
         """
+        readout, costs = self.embed(batch)
+        return self.score(readout, costs, batch.population), None if costs is None else self.latency(costs).squeeze(1)
+
+    def embed(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+        """What the score of each graph is made of: its readout float32[G, W], and its costs, see :meth:`log_costs`."""
         x = self._encode(batch)
         edge_index, relation, graph = self._edges(batch)
         readouts: list[Tensor] = []
@@ -146,11 +191,23 @@ class TopKGNN(nn.Module):
                 costs = self.log_costs(x, batch)
             x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
             readouts.append(self._read(x, graph, batch.size))
-        readout = torch.stack(readouts).sum(dim=0)
-        if costs is None:
-            return self.head(readout).squeeze(1), None
-        score = self.head(torch.cat([readout, costs], dim=1)) + self.slower(costs)
-        return score.squeeze(1), self.latency(costs).squeeze(1)
+        return torch.stack(readouts).sum(dim=0), costs
+
+    def score(self, readout: Tensor, costs: Tensor | None, population: Tensor) -> Tensor:
+        """Scores what :meth:`embed` gave: float32[G].
+
+        Args:
+            readout: float32[G, W].
+            costs: float32[G, costs], or None.
+            population: int64[G], the candidates that each graph is compared with have its number; ascending.
+        """
+        x = readout if costs is None else torch.cat([readout, costs], dim=1)
+        if self.context is not None:
+            x = torch.cat([x, self.context(x, population)], dim=1)
+        score: Tensor = self.head(x)
+        if costs is not None:
+            score = score + self.slower(costs)
+        return score.squeeze(1)
 
     def log_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
         """Logarithms of the costs of each program, shifted and scaled to be near zero: float32[G, costs].

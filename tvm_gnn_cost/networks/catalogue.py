@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks import convolutional, operators, sequence
+from tvm_gnn_cost.networks import convolutional, layers, operators, sequence
 
 #: Networks that ``tune`` accepts: name -> (function that builds it, input shape). ResNet-18, MobileNetV2 and
 #: Inception v3 are test networks (``datasets.held_out``), so no model is trained on their tasks.
@@ -40,19 +40,26 @@ TRAINING: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def workload(name: str) -> tuple[nn.Module, tuple[int, ...]]:
-    """A network by its name, or a random operator as ``kind/number``: the module and its input shape.
+    """A network by its name, or a random operator or layer as ``kind/number``: the module and its input shape.
 
     Raises:
         InputError: there is no such workload.
     """
+    if not is_workload(name):
+        kinds = [*operators.KINDS, *layers.LAYERS]
+        known = ", ".join([*TUNED, *(n for n in TRAINING if n not in TUNED), *(f"{k}/N" for k in kinds)])
+        raise InputError(f"unknown workload '{name}'; one of: {known}")
     if name in TUNED or name in TRAINING:
         make, shape = (TUNED | TRAINING)[name]
         return make(), shape
     kind, _, number = name.partition("/")
-    if kind in operators.KINDS and number.isdecimal():
-        return operators.operator(kind, int(number))
-    known = ", ".join([*TUNED, *(n for n in TRAINING if n not in TUNED), *(f"{k}/N" for k in operators.KINDS)])
-    raise InputError(f"unknown workload '{name}'; one of: {known}")
+    return (operators.operator if kind in operators.KINDS else layers.layer)(kind, int(number))
+
+
+def is_workload(name: str) -> bool:
+    """Whether :func:`workload` knows the name."""
+    kind, _, number = name.partition("/")
+    return name in TUNED or name in TRAINING or (kind in operators.KINDS | layers.LAYERS and number.isdecimal())
 
 
 def drawn_workload(name: str) -> tuple[nn.Module, tuple[torch.Tensor]]:

@@ -35,12 +35,16 @@ def scheduler(name: str | None = None) -> Scheduler:
 
 
 def scheduler_of(folder: Path) -> Scheduler:
-    """The scheduler whose records a folder holds: ``auto-scheduler`` for TenSet's layout, else ``meta-schedule``.
+    """The scheduler that reads the records of a folder.
+
+    It is ``auto-scheduler`` for TenSet's layout, else ``meta-schedule``. The databases of a TVM of 0.14 to 0.19 are
+    read by such a TVM, where ``auto-scheduler`` does it.
 
     Raises:
         WrongTVM: the installed TVM lacks it, or there is no TVM.
     """
-    return scheduler("auto-scheduler" if is_tenset(folder) else "meta-schedule")
+    with_old_tvm = has("auto_scheduler") and has("meta_schedule")
+    return scheduler("auto-scheduler" if is_tenset(folder) or with_old_tvm else "meta-schedule")
 
 
 def package(name: str | None = None) -> Any:

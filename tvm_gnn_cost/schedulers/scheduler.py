@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # worker processes import this module, and should start quick
     from tvm_gnn_cost.datasets.records import Problem
     from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
     from tvm_gnn_cost.models.boosted_trees import BoostedTrees
+    from tvm_gnn_cost.models.segment_mlp import SegmentMLP
     from tvm_gnn_cost.progress import Progress
 
 #: How a program of a collection was sampled: at random, or near the fastest programs measured before.
@@ -80,13 +81,15 @@ class MeasureSettings:
     """How a program is measured.
 
     Attributes:
-        repeats: Number of repeats; each gives one latency.
-        min_repeat_ms: The shortest duration of a repeat in milliseconds; a fast program runs several times in one.
-            MetaSchedule's run 5 times at most, which may take less.
+        repeats: Number of repeats; each gives one latency. MetaSchedule's place the arguments anew in memory.
+        turns: How often the programs of a batch take turns in a repeat; of MetaSchedule's alone.
+        min_repeat_ms: The shortest duration of a repeat in milliseconds, in which a fast program runs several times; of
+            ``auto_scheduler``'s alone.
         timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
     """
 
     repeats: int = 3
+    turns: int = 2
     min_repeat_ms: int = 10
     timeout_s: float = 20.0
 
@@ -109,8 +112,8 @@ class Outcome:
 
     @property
     def latency(self) -> float:
-        """Mean of the repeats in seconds; infinite if the program failed."""
-        return sum(self.seconds) / len(self.seconds) if self.seconds else float("inf")
+        """The fastest repeat in seconds; infinite if the program failed."""
+        return min(self.seconds, default=float("inf"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,9 @@ class CollectPlan:
         guided: Number of samples near the fastest programs of each task measured so far.
         seed: Seed of the samples.
         repeats: See :class:`MeasureSettings`.
+        turns: See :class:`MeasureSettings`.
         min_repeat_ms: See :class:`MeasureSettings`.
+        workloads_at_once: Workloads whose tasks are made together, so that they take turns.
         tasks_at_once: Tasks whose programs are built together, so that no core idles at the end of each task.
     """
 
@@ -131,8 +136,10 @@ class CollectPlan:
     random: int = 12
     guided: int = 8
     seed: int = 0
-    repeats: int = 3
+    repeats: int = 4
+    turns: int = 4
     min_repeat_ms: int = 30
+    workloads_at_once: int = 8
     tasks_at_once: int = 8
 
 
@@ -143,8 +150,18 @@ class Collection(Protocol):
     def problems(self) -> Sequence[Problem]:
         """The records in the folder that cannot be used."""
 
+    def open(self) -> None:
+        """Makes the folder ready and writes the card.
+
+        Raises:
+            InputError: a file of the folder is damaged.
+        """
+
+    def known(self, workload: str) -> list[Task]:
+        """The tasks of a workload that the folder can tell without making them, which takes long; maybe none."""
+
     def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
-        """Writes the tasks of each workload, given by name, and the card; reads the records that are in the folder.
+        """Writes the tasks of each workload, given by name.
 
         Raises:
             InputError: a file of the folder is damaged.
@@ -337,6 +354,13 @@ class Scheduler(Protocol):
             InputError: the network has no task.
         """
 
+    def check_workload(self, name: str) -> None:
+        """Checks that there is a workload of this name.
+
+        Raises:
+            InputError: there is none.
+        """
+
     def tasks_of_workload(self, name: str, target: Any) -> list[Task]:
         """The tasks of a network, or the one of a single operator ``kind/number``.
 
@@ -366,6 +390,9 @@ class Scheduler(Protocol):
 
     def boosted_trees(self, seed: int = 0) -> BoostedTrees:
         """An untrained XGBoost cost model of TVM, for training offline."""
+
+    def segment_mlp(self, seed: int = 0) -> SegmentMLP:
+        """An untrained ``MLPModel`` of TVM, for training offline."""
 
     def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> Collection:
         """Opens a folder of measured programs to extend it.

@@ -9,13 +9,17 @@ _OPERATORS_A_KIND = 4
 
 
 def expand_groups(
-    names: Iterable[str], training: Iterable[str], kinds: Collection[str], held_out: Iterable[str]
+    names: Iterable[str],
+    training: Iterable[str],
+    kinds: Collection[str],
+    held_out: Iterable[str],
+    layers: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Names of workloads with the groups ``training`` and ``held-out`` replaced by their members.
+    """Names of workloads with the groups ``training``, ``held-out`` and ``layers`` replaced by their members.
 
     >>> expand_groups(["held-out", "dense/0"], [], [], ["resnet-18"])
     ('resnet-18', 'dense/0')
     """
     operators = (f"{kind}/{number}" for number in range(_OPERATORS_A_KIND) for kind in kinds)
-    groups = {"training": (*training, *operators), "held-out": (*held_out,)}
+    groups = {"training": (*training, *operators), "held-out": (*held_out,), "layers": (*layers,)}
     return tuple(member for name in names for member in groups.get(name, (name,)))

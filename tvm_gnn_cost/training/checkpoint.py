@@ -157,8 +157,8 @@ class Scorer:
             raise InputError(f"{checkpoint}: the weights do not fit the architecture: {error}") from error
         self.model.to(self.device).eval()
 
-    def batch(self, graphs: ProgramGraphs) -> GraphBatch:
-        """A batch of the given graphs, on the CPU.
+    def batch(self, graphs: ProgramGraphs, population: npt.NDArray[np.int64] | None = None) -> GraphBatch:
+        """A batch of the given graphs, on the CPU; see :func:`~tvm_gnn_cost.graphs.batch.make_batch`.
 
         Raises:
             InputError: the graphs have another detail than the model reads.
@@ -168,25 +168,41 @@ class Scorer:
                 f"the model reads graphs of detail '{self.config.detail}', these are of detail '{graphs.detail}'; "
                 f"extract them with --detail {self.config.detail}"
             )
-        return make_batch(graphs, self.vectors, self.columns)
+        return make_batch(graphs, self.vectors, self.columns, population)
 
-    def score(self, graphs: ProgramGraphs, graphs_at_once: int = 256) -> npt.NDArray[np.float64]:
+    def score(
+        self, graphs: ProgramGraphs, task: npt.NDArray[Any] | None = None, graphs_at_once: int = 256
+    ) -> npt.NDArray[np.float64]:
         """Scores G graphs: float64[G], logits, higher is faster; minus infinity for a graph without nodes.
 
         Args:
             graphs: The graphs.
+            task: int[G], the task of each; by default they are candidates of one task. The candidates of a task are
+                compared with each other.
             graphs_at_once: Largest number of graphs in a batch.
 
         Raises:
             InputError: the graphs have another detail than the model reads.
         """
-        parts = []
+        scores = np.full(len(graphs), -np.inf)
+        if not len(graphs):
+            return scores
         with torch.inference_mode():
-            for start in range(0, len(graphs), graphs_at_once):
-                chunk = graphs.select(np.arange(start, min(len(graphs), start + graphs_at_once)))
-                parts.append(self.model(self.batch(chunk).to(self.device)).double().cpu().numpy())
-        scores = np.concatenate([*parts, np.zeros(0)])
-        return np.where(graphs.node_counts > 0, scores, -np.inf)
+            chunks = [
+                graphs.select(np.arange(start, min(len(graphs), start + graphs_at_once)))
+                for start in range(0, len(graphs), graphs_at_once)
+            ]
+            embedded = [self.model.embed(self.batch(chunk).to(self.device)) for chunk in chunks]
+            readout = torch.cat([one for one, _ in embedded])
+            costs = None if embedded[0][1] is None else torch.cat([one for _, one in embedded if one is not None])
+            numbers = np.zeros(len(graphs), np.int64) if task is None else task
+            for number in np.unique(numbers).tolist():
+                rows = np.flatnonzero((numbers == number) & (graphs.node_counts > 0))
+                own = torch.from_numpy(rows).to(self.device)
+                one = own.new_zeros(len(rows))
+                found = self.model.score(readout[own], None if costs is None else costs[own], one)
+                scores[rows] = found.double().cpu().numpy()
+        return scores
 
     def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
         """For each graph the share of the program's cost at each of its stores: float64[stores], in [0, 1]."""

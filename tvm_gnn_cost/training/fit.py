@@ -132,9 +132,11 @@ class TaskBatches(EpochSteps):
 
     def step(self, rows: npt.NDArray[np.int64]) -> Step:
         """The step of the programs with the given numbers."""
+        rows = rows[np.argsort(self.programs.task[rows], kind="stable")]
+        population = np.unique(self.programs.task[rows], return_inverse=True)[1].astype(np.int64)
         graphs = self.programs.graphs.select(rows)
         return (
-            self.scorer.batch(graphs),
+            self.scorer.batch(graphs, population),
             torch.from_numpy(self.throughput[rows]),
             torch.from_numpy(self.programs.latency[rows].astype(np.float32)),
             torch.from_numpy(self.programs.task[rows].astype(np.int64)),
@@ -261,5 +263,5 @@ def fit(
     trained = replace(checkpoint, state=with_prefix(found.state, "model."), card=card)
     if not settings.calibrated:
         return trained
-    scores = Scorer(trained).score(validation.graphs)
+    scores = Scorer(trained).score(validation.graphs, validation.task)
     return replace(trained, calibration=calibrate(scores, validation.throughput()))

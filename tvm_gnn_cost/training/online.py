@@ -147,7 +147,7 @@ class OnlineModel:
             model.train()
             while nodes < settings.nodes_per_update and steps < most:
                 graphs, target, task = self._draw(names, current, rng)
-                batch = self.scorer.batch(graphs)
+                batch = self.scorer.batch(graphs, task)
                 loss = loss_of(model(batch), torch.from_numpy(target), torch.from_numpy(task))
                 for parameter, start in zip(model.parameters(), self._pretrained, strict=True):
                     loss = loss + settings.anchor * (parameter - start).square().sum()

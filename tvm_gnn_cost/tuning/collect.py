@@ -47,7 +47,8 @@ def collect(
     random: int = 12,
     guided: int = 8,
     seed: int = 0,
-    repeats: int = 3,
+    repeats: int = 4,
+    turns: int = 4,
     min_repeat_ms: int = 30,
     scheduler: str | None = None,
     hardware: str = "cpu",
@@ -64,9 +65,9 @@ def collect(
         random: Random samples of the design space, for each task.
         guided: Samples near the fastest ones measured so far, for each task.
         seed: Of the samples.
-        repeats: Times that each program is measured.
-        min_repeat_ms: The least duration of one repeat; a short program runs many times within it, one of
-            MetaSchedule's 5 times at most.
+        repeats: Times that each program is measured; MetaSchedule's at another place in memory each time.
+        turns: How often the programs of one of MetaSchedule's tasks take turns in a repeat.
+        min_repeat_ms: The least duration of a repeat of ``auto-scheduler``; a short program runs many times within it.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
         progress: Receives events.
@@ -76,26 +77,18 @@ def collect(
         WrongTVM: the installed TVM does not have the scheduler.
     """
     chosen = scheduler_named(scheduler)
-    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, min_repeat_ms)
+    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns, min_repeat_ms)
     if not plan.workloads:
         raise InputError("no workload to collect; name a network, an operator or a group")
-    collection = chosen.collection(Path(folder), plan, hardware)
-    found: list[tuple[str, list[Task]]] = []
-    known: set[str] = set()
-    new: list[list[Task]] = []
-    target = chosen.target(hardware)
     for name in plan.workloads:
-        tasks = chosen.tasks_of_workload(name, target)
-        new.append([task for task in tasks if task.key not in known])
-        known.update(task.key for task in tasks)
-        found.append((name, tasks))
-        progress(TasksFound(name, len(new[-1])))
-    # Nothing is written before all workloads are known to be right.
-    collection.add_tasks(found)
-    for problem in collection.problems:
-        progress(Note(f"left out: {problem}"))
-    measured, failed = _fill(chosen, target, plan, collection, _in_turn(new), progress)
-    return Collected(Path(folder), len(known), *collection.count(), measured, failed)
+        chosen.check_workload(name)
+    collection = chosen.collection(Path(folder), plan, hardware)
+    target = chosen.target(hardware)
+    collection.open()
+    filler = _Filler(chosen, target, plan, collection, progress)
+    for start in range(0, len(plan.workloads), plan.workloads_at_once):
+        filler.fill(plan.workloads[start : start + plan.workloads_at_once])
+    return Collected(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
 
 
 def _in_turn(groups: Sequence[Sequence[Task]]) -> list[Task]:
@@ -104,36 +97,71 @@ def _in_turn(groups: Sequence[Sequence[Task]]) -> list[Task]:
     return [group[i] for i in range(longest) for group in groups if i < len(group)]
 
 
-def _fill(
-    scheduler: Scheduler,
-    target: object,
-    plan: CollectPlan,
-    collection: Collection,
-    tasks: Sequence[Task],
-    progress: Progress,
-) -> tuple[int, int]:
-    """Measures what the tasks lack; returns how many programs ran and how many failed."""
-    settings = MeasureSettings(plan.repeats, plan.min_repeat_ms)
-    waiting = []
-    for task in tasks:
-        if any(collection.missing(task, phase) for phase in SAMPLING_PHASES):
-            waiting.append(task)
-        else:
-            progress(TaskFinished(task.name))
-    measured = failed = 0
-    for start in range(0, len(waiting), plan.tasks_at_once):
-        chunk = waiting[start : start + plan.tasks_at_once]
+class _Filler:
+    """Measures what a collection lacks.
+
+    Attributes:
+        seen: Keys of all tasks.
+        measured: Programs that were measured and ran.
+        failed: Programs that failed.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, target: object, plan: CollectPlan, collection: Collection, progress: Progress
+    ) -> None:
+        self.scheduler, self.target, self.plan = scheduler, target, plan
+        self.collection, self.progress = collection, progress
+        self.settings = MeasureSettings(plan.repeats, plan.turns, plan.min_repeat_ms)
+        self.seen: set[str] = set()
+        self.measured = self.failed = 0
+
+    def fill(self, workloads: Sequence[str]) -> None:
+        """Measures what the tasks of some workloads lack."""
+        groups = [(name, self._tasks(name)) for name in workloads]
+        unknown = [(name, tasks) for name, tasks in groups if any(task.workload is not None for task in tasks)]
+        if unknown:
+            noted = len(self.collection.problems)
+            self.collection.add_tasks(unknown)
+            for problem in self.collection.problems[noted:]:
+                self.progress(Note(f"left out: {problem}"))
+        waiting = []
+        for task in _in_turn([self._new(name, tasks) for name, tasks in groups]):
+            if task.workload is not None and self._lacks(task):
+                waiting.append(task)
+            else:
+                self.progress(TaskFinished(task.name))
+        for start in range(0, len(waiting), self.plan.tasks_at_once):
+            self._measure(waiting[start : start + self.plan.tasks_at_once])
+
+    def _lacks(self, task: Task) -> bool:
+        return any(self.collection.missing(task, phase) for phase in SAMPLING_PHASES)
+
+    def _tasks(self, workload: str) -> list[Task]:
+        """The tasks of a workload; those that the folder has in full are not made again."""
+        known = self.collection.known(workload)
+        if known and not any(self._lacks(task) for task in known):
+            return known
+        return self.scheduler.tasks_of_workload(workload, self.target)
+
+    def _new(self, workload: str, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks that no workload before had."""
+        new = [task for task in tasks if task.key not in self.seen]
+        self.seen.update(task.key for task in tasks)
+        self.progress(TasksFound(workload, len(new)))
+        return new
+
+    def _measure(self, tasks: Sequence[Task]) -> None:
+        collection = self.collection
         for phase in SAMPLING_PHASES:
-            wanted = [(task, collection.missing(task, phase)) for task in chunk]
+            wanted = [(task, collection.missing(task, phase)) for task in tasks]
             sampled = collection.sample(phase, wanted) if any(count for _, count in wanted) else []
             # A small design space may have no more different programs.
             groups = [group for group in sampled if group[1]]
             candidates = {task.key: some for task, some in groups}
-            for task, outcomes in scheduler.measure(groups, target, settings) if groups else ():
+            for task, outcomes in self.scheduler.measure(groups, self.target, self.settings) if groups else ():
                 collection.append(phase, task, candidates[task.key], outcomes)
                 bad = sum(outcome.failure is not None for outcome in outcomes)
-                measured, failed = measured + len(outcomes) - bad, failed + bad
-                progress(ProgramsMeasured(task.name, len(outcomes) - bad, bad))
-        for task in chunk:
-            progress(TaskFinished(task.name))
-    return measured, failed
+                self.measured, self.failed = self.measured + len(outcomes) - bad, self.failed + bad
+                self.progress(ProgramsMeasured(task.name, len(outcomes) - bad, bad))
+        for task in tasks:
+            self.progress(TaskFinished(task.name))

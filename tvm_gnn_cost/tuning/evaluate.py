@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvm_gnn_cost.datasets.database_files import is_database
 from tvm_gnn_cost.datasets.held_out import networks_to_test
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.records import Problem
@@ -26,6 +27,7 @@ from tvm_gnn_cost.evaluation.compare import (
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Progress, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.schedulers import scheduler_of
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.tuning.extract import extract
 
@@ -97,9 +99,10 @@ def evaluate(
     """Ranks the measured programs of the given networks with each model.
 
     Args:
-        source: A graph store, or a folder in TenSet's layout, which is extracted for this once.
+        source: A graph store, or a folder of measure records (TenSet's layout or a MetaSchedule database), which is
+            extracted for this once. A database that names no network counts as one of its folder's name.
         models: Names of models, see :func:`model_by_name`.
-        networks: The networks whose tasks count; the test networks by default.
+        networks: The networks whose tasks count; by default the test networks, or the only network that there is.
         hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
         progress: Receives the events of the extraction.
 
@@ -111,7 +114,7 @@ def evaluate(
     details = sorted({model.detail for model in named.values()})
     with_features = any(name.startswith("xgb:") for name in models)
     problems: tuple[Problem, ...] = ()
-    if is_tenset(Path(source)):
+    if is_tenset(Path(source)) or is_database(Path(source)):
         programs, problems = _extracted(Path(source), details, with_features, networks, hardware, progress)
     elif hardware is not None:
         raise InputError(f"--hardware is for a folder in TenSet's layout, and {source} is none; leave it out")
@@ -135,7 +138,8 @@ def _extracted(
 ) -> tuple[dict[Detail, MeasuredPrograms], tuple[Problem, ...]]:
     """The programs of a folder of measure records, in each detail that is read."""
     # A misspelt network is found out now and not after the extraction.
-    networks_to_test(scheduler_named("auto-scheduler").measured(folder, hardware).networks, networks)
+    name = folder.resolve().name
+    networks_to_test(scheduler_of(folder).measured(folder, hardware).networks or {name}, networks)
     programs = {}
     problems: tuple[Problem, ...] = ()
     with TemporaryDirectory() as scratch:
@@ -146,5 +150,11 @@ def _extracted(
             if not done.added:
                 listed = "".join(f"\nleft out: {problem}" for problem in problems[:20])
                 raise InputError(f"none of the {len(problems) + done.known} records of {folder} could be read{listed}")
-            programs[detail] = GraphStore(store).load(with_features=with_features)
+            found = GraphStore(store).load(with_features=with_features)
+            programs[detail] = found if found.networks else _as_network(found, name)
     return programs, problems
+
+
+def _as_network(programs: MeasuredPrograms, name: str) -> MeasuredPrograms:
+    """The programs with all their tasks in one network."""
+    return replace(programs, tasks=tuple(replace(task, weights={name: 1}) for task in programs.tasks))

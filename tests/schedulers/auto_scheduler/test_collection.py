@@ -42,6 +42,7 @@ def softmax(operators: list[tuple[str, list[Task]]]) -> Task:
 
 def opened(folder: Path, workloads: Sequence[tuple[str, Sequence[Task]]], plan: CollectPlan = PLAN) -> TensetCollection:
     collection = TensetCollection(folder, plan, "here", TARGET)
+    collection.open()
     collection.add_tasks(workloads)
     return collection
 
@@ -79,7 +80,7 @@ def test_tasks_and_card_are_in_tensets_layout(
             "random": 3,
             "guided": 2,
             "seed": 0,
-            "repeats": 3,
+            "repeats": 4,
             "min_repeat_ms": 1,
         },
     }

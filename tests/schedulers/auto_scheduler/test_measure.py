@@ -16,7 +16,7 @@ def test_a_result_without_an_error_has_its_costs() -> None:
     result = MeasureResult([0.25, 0.5], 0, "", 0.1, 7)
     outcome = outcome_of(result)
     assert (outcome.seconds, outcome.failure, outcome.message) == ((0.25, 0.5), None, "")
-    assert outcome.latency == 0.375
+    assert outcome.latency == 0.25
     assert outcome.result is result
 
 

@@ -9,7 +9,7 @@ import pytest
 from tvm_gnn_cost.schedulers.installed import has
 
 if has("s_tir"):
-    from tests.schedulers.meta_schedule.small_database import copy, database, graph_store  # noqa: F401
+    from tests.schedulers.database.small_database import copy, database, graph_store  # noqa: F401
 else:
     collect_ignore_glob = ["*"]
 

@@ -34,6 +34,16 @@ def test_it_learns_to_rank(programs: MeasuredPrograms) -> None:
     assert np.corrcoef(scores[known], programs.throughput()[known])[0, 1] > 0.9
 
 
+def test_programs_of_many_stores_do_not_spoil_the_training(programs: MeasuredPrograms) -> None:
+    features = programs.per_store_features
+    assert features is not None
+    matrices = [features[i] for i in range(len(programs))]
+    matrices[7] = np.repeat(matrices[7][:1], 14, axis=0)
+    model = MetaScheduleTrees(seed=3)
+    model.fit(replace(programs, per_store_features=RaggedFeatures.from_matrices(matrices)))
+    assert np.abs(model.predict(programs)).max() < 2
+
+
 def test_its_file_is_one_of_tvms(programs: MeasuredPrograms, tmp_path: Path) -> None:
     model = MetaScheduleTrees()
     model.fit(programs)

@@ -14,8 +14,9 @@ from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.measuring.card import today
 from tvm_gnn_cost.measuring.machine import describe_machine
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
-from tvm_gnn_cost.schedulers.meta_schedule.records import FAILED_RUN_SECS, read_database
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Task
 
 PLAN = CollectPlan(("net",), random=5, guided=1)
@@ -27,6 +28,7 @@ def opened(
     folder: Path, target: Any, tasks: Sequence[Task], plan: CollectPlan = PLAN, workload: str = "net"
 ) -> DatabaseCollection:
     collection = DatabaseCollection(folder, plan, target)
+    collection.open()
     collection.add_tasks([(workload, tasks)])
     return collection
 
@@ -145,7 +147,7 @@ def test_another_target_is_refused_before_anything_is_written(folder: Path, targ
     [
         (TASKS, "no JSON"),
         (TASKS, "[]"),
-        (TASKS, '{"hash": 3, "weights": {}}'),
+        (TASKS, '{"hash": 3, "name": "a", "weights": {}}'),
         (TASKS, '{"hash": "0x1"}'),
         (MEASUREMENTS, "no JSON"),
         (MEASUREMENTS, '{"task": "TASK", "failure": null}'),
@@ -160,3 +162,31 @@ def test_a_damaged_line_is_named(folder: Path, target: Any, tasks: list[Task], n
     (folder / name).write_text("".join([line.replace("TASK", of) + "\n", *kept]))
     with pytest.raises(InputError, match=rf"{folder / name}:1: .*choose another folder"):
         opened(folder, target, tasks)
+
+
+def test_what_a_small_design_space_does_not_have_is_not_asked_for_again(tmp_path: Path, target: Any) -> None:
+    tasks = scheduler().tasks_of_workload("pooling/0", target)
+    plan = CollectPlan(("pooling/0",), random=40, guided=0)
+    collection = opened(tmp_path, target, tasks, plan)
+    wanted = [(task, collection.missing(task, "random")) for task in tasks]
+    found = {task.key: len(candidates) for task, candidates in collection.sample("random", wanted)}
+    # A task that has a single program has none to choose from.
+    assert min(found.values()) == 0 or len(tasks) == 1
+    assert 1 < max(found.values()) < 40
+    for one in (collection, opened(tmp_path, target, tasks, plan)):
+        assert {task.key: one.missing(task, "random") for task in tasks} == found
+
+
+def test_tasks_of_a_workload_are_known_without_making_them(folder: Path, target: Any, tasks: list[Task]) -> None:
+    collection = opened(folder, target, tasks[:2], workload="other")
+    assert collection.known("other") == tasks[:2]
+    assert [task.workload for task in collection.known("net")] == [None] * len(tasks)
+    assert collection.known("third") == []
+
+
+def test_records_of_an_earlier_run_guide_this_one(folder: Path, target: Any, tasks: list[Task], task: Task) -> None:
+    collection = opened(folder, target, tasks, CollectPlan(("net",), random=3, guided=4))
+    assert len(collection.records[task.key]) == 3
+    ((sampled, candidates),) = collection.sample("guided", [(task, 3)])
+    assert sampled == task
+    assert 0 < len(candidates) <= 3

@@ -67,8 +67,8 @@ def test_guided_samples_come_from_the_measured_programs(
             ms.database.TuningRecord(candidate.sch.trace, workload, list(outcome.seconds), target, candidate.args_info)
         )
     other = next(one for one in tasks if one.key != task.key)
-    guide = Guide(database, target, [task, other])
-    assert {key: len(records) for key, records in guide.records.items()} == {task.key: len(candidates)}
+    records = {task.key: database.get_all_tuning_records(), other.key: []}
+    guide = Guide(records, target, [(task, 4), (other, 2)])
     found = guide.sample(task, 4)
     assert 0 < len(found) <= 4
     assert len(set(hashes(found))) == len(found)

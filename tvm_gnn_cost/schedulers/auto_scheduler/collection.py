@@ -17,13 +17,13 @@ from tvm.auto_scheduler.measure_record import load_record_from_string
 from tvm.target import Target
 
 from tvm_gnn_cost.datasets.records import Problem, last_line
-from tvm_gnn_cost.datasets.tenset import parse_record, record_lines
+from tvm_gnn_cost.datasets.tenset import parse_record, record_file, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, write_json
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of
-from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, save_pickle
+from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
 
 #: The steps of a program -> its measure input and result.
@@ -62,28 +62,27 @@ class TensetCollection:
                 "different machines do not belong together, choose another --hardware"
             )
         settings = asdict(plan) | {"workloads": workloads}
-        # The records do not depend on how many tasks are built together.
-        del settings["tasks_at_once"]
+        # The records do not depend on how many tasks are built together, and take no turns.
+        del settings["tasks_at_once"], settings["workloads_at_once"], settings["turns"]
         self.card = {"machine": machine, "target": str(target), "date": today(), "settings": settings}
 
+    def open(self) -> None:
+        """Writes the card."""
+        self.records.mkdir(parents=True, exist_ok=True)
+        write_json(self.card_path, self.card)
+
+    def known(self, workload: str) -> list[Task]:  # noqa: ARG002
+        """None: TenSet's layout does not say to which operator a task belongs."""
+        return []
+
     def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
-        """Writes the pickles of the tasks and the card, and reads the records that are in the folder.
+        """Writes the pickles of the tasks, and reads the records of them that are in the folder.
 
         Raises:
             InputError: a pickle of the folder is refused or damaged.
         """
-        self.records.mkdir(parents=True, exist_ok=True)
-        write_json(self.card_path, self.card)
-        info = self.folder / "network_info"
-        path = info / "all_tasks.pkl"
-        everything = {str(task.workload_key): task for task in (read_tasks(path) if path.exists() else [])}
-        for _, tasks in workloads:
-            everything = {task.key: task.workload for task in tasks} | everything
-        save_pickle(path, list(everything.values()))
         for name, tasks in workloads:
-            if "/" not in name:
-                pair = [task.workload for task in tasks], [task.weight for task in tasks]
-                save_pickle(info / f"(({name.replace('-', '_')},[]),llvm).task.pkl", pair)
+            save_tasks(self.folder, None if "/" in name else name, tasks)
             for task in tasks:
                 if task.key not in self.measured:
                     drop_broken_last_line(self._file(task))
@@ -121,9 +120,7 @@ class TensetCollection:
         return sample_states(task.workload, count, self.plan.seed + len(there), guide, list(there))
 
     def _file(self, task: Task) -> Path:
-        """The task's file of records, named as in TenSet."""
-        text = f"({task.key}, {self.target.kind})"
-        return self.records / ("".join(character for character in text if character not in " '\"") + ".json")
+        return record_file(self.records, task.key, str(self.target.kind))
 
     def _read(self, task: Task) -> tuple[_Measured, list[Problem]]:
         """The records of a task, and the lines of its file that are none."""

@@ -183,17 +183,37 @@ def extract_tasks(network: Network, target: Target) -> list[Task]:
     ]
 
 
+def check_workload(name: str) -> None:
+    """Checks that there is such a workload.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not _is_operator(name) and name not in NETWORKS:
+        load_network(name)  # a file, or an error that says what there is
+
+
+def _is_operator(name: str) -> bool:
+    """Whether a name is an operator's.
+
+    Raises:
+        InputError: it is a kind of operator without a number.
+    """
+    kind, slash, number = name.partition("/")
+    if slash and kind in KINDS and not number.isdecimal():
+        raise InputError(f"unknown workload '{name}'; an operator is KIND/NUMBER")
+    return bool(slash) and kind in KINDS
+
+
 def tasks_of_workload(name: str, target: Target) -> list[Task]:
     """The tasks of a network, or the one of an operator ``kind/number``.
 
     Raises:
         InputError: there is no such workload.
     """
-    kind, slash, number = name.partition("/")
-    if not slash or kind not in KINDS:
+    if not _is_operator(name):
         return extract_tasks(load_network(name), target)
-    if not number.isdecimal():
-        raise InputError(f"unknown workload '{name}'; an operator is KIND/NUMBER")
+    kind, _, number = name.partition("/")
     tensors = te_operator(kind, int(number))
     key = auto_scheduler.ComputeDAG(tensors).workload_key()
     auto_scheduler.workload_registry.register_workload_tensors(key, tensors)

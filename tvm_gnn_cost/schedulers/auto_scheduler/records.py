@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import joblib
 from tvm.auto_scheduler.measure_record import load_record_from_string
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, network_name, record_files, record_lines
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
+from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
+from tvm_gnn_cost.schedulers.scheduler import Task
 
 
 @dataclass(frozen=True)
@@ -90,3 +95,24 @@ def parse_state(line: RecordLine) -> Any:
     except Exception as error:
         raise InputError(f"TVM cannot read the record ({last_line(error)})") from error
     return measured.state
+
+
+def count_applicable(groups: Sequence[tuple[Task, Sequence[RecordLine]]], jobs: int | None = None) -> list[int]:
+    """How many of the records of each group apply to the group's task; 0 if one crashes TVM.
+
+    Args:
+        groups: Tasks, each with records that may be another's.
+        jobs: Number of processes; one a core but at least two if None.
+    """
+    chunks = [[(task.workload, tuple(lines))] for task, lines in groups]
+    return list(in_processes(_count_applicable, chunks, jobs or max(2, joblib.cpu_count()), lambda _: 0))
+
+
+def _count_applicable(chunk: Sequence[tuple[Any, Sequence[RecordLine]]]) -> int:
+    ((search_task, lines),) = chunk
+    states = []
+    for line in lines:
+        with suppress(InputError):
+            states.append(parse_state(line))
+    graphs = extract_states(search_task.compute_dag, states, detail="statements", threads=1, on_error="skip")
+    return len(states) - len(graphs.errors)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,23 @@ import tvm
 from tvm import auto_scheduler
 from tvm.target import Target
 
+from tvm_gnn_cost.datasets.database_files import is_database
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
 from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder
-from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
+from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import measure_states
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     HELD_OUT,
     TRAINING,
+    check_workload,
     extract_tasks,
     load_network,
     tasks_of_workload,
@@ -33,6 +38,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, untuned
 from tvm_gnn_cost.schedulers.auto_scheduler.search import search
+from tvm_gnn_cost.schedulers.auto_scheduler.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     RECORDS,
@@ -42,8 +48,10 @@ from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     schedules,
     unmeasured,
 )
+from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
+    MeasuredFolder,
     MeasureSettings,
     Network,
     Outcome,
@@ -86,6 +94,9 @@ class AutoScheduler:
     def tasks(self, network: Network, target: Target) -> list[Task]:
         return extract_tasks(network, target)
 
+    def check_workload(self, name: str) -> None:
+        check_workload(name)
+
     def tasks_of_workload(self, name: str, target: Target) -> list[Task]:
         return tasks_of_workload(name, target)
 
@@ -113,12 +124,18 @@ class AutoScheduler:
     def boosted_trees(self, seed: int = 0) -> AutoSchedulerTrees:
         return AutoSchedulerTrees(seed)
 
+    def segment_mlp(self, seed: int = 0) -> SegmentMLP:
+        return segment_mlp(seed)
+
     def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> TensetCollection:
         check_hardware_name(hardware)
         return TensetCollection(folder, plan, hardware, self.target(hardware))
 
-    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> RecordFolder:
-        return RecordFolder(folder, hardware, jobs)
+    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> MeasuredFolder:
+        if not is_database(folder):
+            return RecordFolder(folder, hardware, jobs)
+        check_no_hardware(folder, hardware)
+        return DatabaseFolder(folder, jobs, extract_graphs, partial(import_module, "tvm.tir.tensor_intrin"))
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         if name == "random":

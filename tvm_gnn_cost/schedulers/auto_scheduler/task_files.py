@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.tenset import network_file
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.schedulers.scheduler import Task
 
 #: Everything that a pickle of tasks may name; each of these only makes an object from data.
 ALLOWED = frozenset(
@@ -55,6 +57,20 @@ def save_pickle(path: Path, content: Any) -> None:
     """Writes a pickle whole or not at all."""
     with replacing(path) as unfinished:
         unfinished.write_bytes(pickle.dumps(content))
+
+
+def save_tasks(folder: Path, network: str | None, tasks: Sequence[Task]) -> None:
+    """Adds tasks to the folder's ``all_tasks.pkl``, and writes the pickle of the network that they are all of.
+
+    Raises:
+        InputError: the folder's pickle is refused or damaged.
+    """
+    info = folder / "network_info"
+    path = info / "all_tasks.pkl"
+    there = {str(task.workload_key): task for task in (read_tasks(path) if path.exists() else [])}
+    save_pickle(path, list(({task.key: task.workload for task in tasks} | there).values()))
+    if network is not None:
+        save_pickle(network_file(info, network), ([one.workload for one in tasks], [one.weight for one in tasks]))
 
 
 def read_tasks(path: Path) -> Sequence[Any]:

@@ -13,7 +13,6 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
-from tvm.support.tar import tar
 
 from tvm_gnn_cost.datasets.failure import Failure
 
@@ -27,8 +26,9 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
 
 
 def _build_and_export(mod: tvm.IRModule, target: tvm.target.Target) -> str:
-    path = os.path.join(tempfile.mkdtemp(), "program." + tar.output_format)
-    build_program(mod, target).export_library(path, fcompile=tar)
+    # Linked here, on all cores, and not when it is run.
+    path = os.path.join(tempfile.mkdtemp(), "program.so")
+    build_program(mod, target).export_library(path)
     return path
 
 

@@ -1,7 +1,8 @@
 """Extends a collection of measured programs that is kept as a MetaSchedule database.
 
 The folder holds the database (``database_workload.json``, ``database_tuning_record.json``), which every TVM tool reads,
-and beside it what that format has no room for: ``tasks.jsonl`` (each task, and its weight in each of its workloads),
+and beside it what that format has no room for: ``tasks.jsonl`` (each task, its weight in each of its workloads, and how
+many programs its design space has if those are few),
 ``measurements.jsonl`` (a line a record: how its program was sampled, and why it failed if it did) and ``card.json``
 (machine, date, settings).
 """
@@ -9,22 +10,25 @@ and beside it what that format has no room for: ``tasks.jsonl`` (each task, and 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.json_lines import parsed_objects
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
 from tvm_gnn_cost.measuring.machine import describe_machine
-from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS
+from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, open_database
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, latency
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
 
 _CARD, _TASKS, _MEASUREMENTS = "card.json", "tasks.jsonl", "measurements.jsonl"
@@ -50,53 +54,124 @@ class DatabaseCollection:
         self.card = read_card(folder / _CARD, {"target": dict, "runs": list}) or {"runs": []}
         if "target" in self.card:
             check_same(folder / _CARD, "the target", self.card["target"], json.loads(str(target)))
+        self.counts: dict[tuple[str, str], int] = {}
+        self.tasks: dict[str, dict[str, Any]] = {}
+        #: Task -> its number in the file of workloads, and its records that ran.
+        self.numbers: dict[str, int] = {}
+        self.records: dict[str, list[ms.database.TuningRecord]] = {}
 
-    def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
-        """Writes the tasks and the card, and opens the database.
+    def open(self) -> None:
+        """Writes the card and reads what the folder holds.
 
         Raises:
             InputError: a file of the folder is damaged.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._match_lines()
-        self.database = open_database(self.folder)
-        self.counts: dict[tuple[str, str], int] = {}
         for entry in self._measurements():
             self._count_one(entry["task"], entry["phase"])
-        path = self.folder / _TASKS
-        known = {entry["hash"]: entry for entry in _entries(path, {"hash": str, "weights": dict})}
-        for name, tasks in workloads:
-            for task in tasks:
-                entry = known.setdefault(task.key, {"hash": task.key, "name": task.name, "weights": {}})
-                entry["weights"][name] = task.weight
-        write_text(path, "".join(json.dumps(entry) + "\n" for entry in known.values()))
+        fields = {"hash": str, "name": str, "weights": dict}
+        self.tasks = {entry["hash"]: entry for entry in _entries(self.folder / _TASKS, fields)}
+        if (self.folder / RECORDS).exists():
+            self._read_records()
         # As the card gives it back, to be found in there.
         run = json.loads(json.dumps({"date": today(), **asdict(self.plan)}))
         runs = self.card["runs"] + ([] if run in self.card["runs"] else [run])
         about = {"target": json.loads(str(self.target)), "machine": describe_machine(), "tvm": tvm.__version__}
         write_json(self.folder / _CARD, {**self.card, **about, "runs": runs})
 
+    def known(self, workload: str) -> list[Task]:
+        """The tasks of a workload that were added before, without TVM's objects."""
+        entries = [entry for entry in self.tasks.values() if workload in entry["weights"]]
+        return [Task(entry["hash"], entry["name"], entry["weights"][workload], None) for entry in entries]
+
+    def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
+        """Writes the tasks of workloads."""
+        for name, tasks in workloads:
+            for task in tasks:
+                entry = self.tasks.setdefault(task.key, {"hash": task.key, "name": task.name, "weights": {}})
+                entry["weights"][name] = task.weight
+        self._write_tasks()
+
     def missing(self, task: Task, phase: Phase) -> int:
-        """How many programs of that phase the plan still lacks."""
+        """How many programs of that phase the plan still lacks; none that the design space does not have."""
         wanted = self.plan.random if phase == "random" else self.plan.guided
-        return max(0, wanted - self.counts.get((task.key, phase), 0))
+        most: int = self.tasks[task.key].get("exhausted", {}).get(phase, wanted)
+        return max(0, min(wanted, most) - self.counts.get((task.key, phase), 0))
 
     def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
-        """Up to the wanted number of new candidates of each task."""
+        """Up to the wanted number of new candidates of each task; none of a task that has a single program."""
         if phase == "random":
-            return [(task, sample_random(task, self.target, count, self.plan.seed)) for task, count in wanted if count]
-        guide = Guide(self.database, self.target, [task for task, _ in wanted])
-        return [(task, guide.sample(task, count)) for task, count in wanted if count]
+            return [(task, self._sample_random(task)) for task, count in wanted if count]
+        guide = Guide({task.key: self.records.get(task.key, []) for task, _ in wanted}, self.target, wanted)
+        found = []
+        for task, count in wanted:
+            if count:
+                # TVM cannot replay some traces that move a weight's layout, with an error of any type.
+                try:
+                    candidates = guide.sample(task, count)
+                except Exception:
+                    candidates = []
+                self._note_exhausted(task, phase, len(candidates) + self.counts.get((task.key, phase), 0))
+                found.append((task, candidates))
+        return found
 
     def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
         """Adds a record for each candidate, and its line in ``measurements.jsonl``."""
-        for candidate, outcome in zip(candidates, outcomes, strict=True):
-            commit(self.database, task, [candidate], [outcome], self.target)
+        # TVM writes the lines; it would read all that are there to open the folder's own database.
+        with tempfile.TemporaryDirectory() as folder:
+            database = ms.database.JSONDatabase(work_dir=folder)
+            commit(database, task, candidates, outcomes, self.target)
+            (workload,) = (Path(folder) / WORKLOADS).read_text().splitlines()
+            lines = (Path(folder) / RECORDS).read_text().splitlines()
+            records = database.get_all_tuning_records()
+        self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
+        if task.key not in self.numbers:
+            self.numbers[task.key] = len(self.numbers)
+            with (self.folder / WORKLOADS).open("a") as file:
+                file.write(workload + "\n")
+        measurements = []
+        for outcome in outcomes:
             message = None if outcome.failure is None else outcome.message[-400:]
-            line = {"task": task.key, "phase": phase, "failure": outcome.failure, "message": message}
-            with (self.folder / _MEASUREMENTS).open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            measurements.append({"task": task.key, "phase": phase, "failure": outcome.failure, "message": message})
             self._count_one(task.key, phase)
+        with (self.folder / RECORDS).open("a") as file:
+            file.writelines(f"[{self.numbers[task.key]}{line.removeprefix('[0')}\n" for line in lines)
+        with (self.folder / _MEASUREMENTS).open("a") as file:
+            file.writelines(json.dumps(one) + "\n" for one in measurements)
+
+    def _sample_random(self, task: Task) -> list[Any]:
+        candidates = sample_random(task, self.target, self.plan.random, self.plan.seed)
+        # There is nothing to choose among one.
+        candidates = candidates if len(candidates) > 1 else []
+        self._note_exhausted(task, "random", len(candidates))
+        return candidates[self.counts.get((task.key, "random"), 0) :]
+
+    def _note_exhausted(self, task: Task, phase: Phase, most: int) -> None:
+        """Remembers that the design space has no more programs, if it has fewer than the plan asks for."""
+        if most < (self.plan.random if phase == "random" else self.plan.guided):
+            self.tasks[task.key].setdefault("exhausted", {})[phase] = most
+            self._write_tasks()
+
+    def _write_tasks(self) -> None:
+        write_text(self.folder / _TASKS, "".join(json.dumps(entry) + "\n" for entry in self.tasks.values()))
+
+    def _read_records(self) -> None:
+        """Reads the tasks' numbers, and the records of tasks that still lack guided programs."""
+        database = read_database(self.folder)
+        if database.problems:
+            raise InputError(f"{database.problems[0]}; the database is damaged, choose another folder")
+        self.numbers = {one.hash: number for number, one in enumerate(database.workloads) if one is not None}
+        for record in database.records:
+            key = database.workload(record).hash
+            if not record.failure and self.counts.get((key, "guided"), 0) < self.plan.guided:
+                candidate = database.replay(record)
+                workload = ms.database.Workload(database.workload(record).mod)
+                self.records.setdefault(key, []).append(
+                    ms.database.TuningRecord(
+                        candidate.sch.trace, workload, record.run_secs, self.target, candidate.args_info
+                    )
+                )
 
     def count(self) -> tuple[int, int]:
         """Number of programs in the folder, and of those among them that failed."""

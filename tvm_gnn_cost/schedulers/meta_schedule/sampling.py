@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -105,22 +105,22 @@ class Guide:
     """Mutates the fastest measured programs of a task and keeps the mutations that XGBoost ranks first.
 
     Args:
-        database: The measured programs.
+        records: The measured programs of each task, by its key.
         target: The target of the programs.
-        tasks: The tasks to sample. One XGBoost model learns from all of them, because training it takes seconds however
-            few the programs.
+        tasks: The tasks to sample, and how many programs of each. One XGBoost model learns from all of them, because
+            training it takes seconds however few the programs.
     """
 
-    def __init__(self, database: ms.Database, target: tvm.target.Target, tasks: Sequence[Task]) -> None:
-        self.database, self.target = database, target
+    def __init__(
+        self,
+        records: Mapping[str, Sequence[ms.database.TuningRecord]],
+        target: tvm.target.Target,
+        tasks: Sequence[tuple[Task, int]],
+    ) -> None:
+        self.records, self.target = records, target
         self.model = ms.cost_model.XGBModel(num_warmup_samples=1, early_stopping_rounds=20)
-        self.records: dict[str, list[Any]] = {}
-        wanted = {task.key for task in tasks}
-        for record in database.get_all_tuning_records():
-            key = ms.utils.shash2hex(record.workload.mod)
-            if key in wanted:
-                self.records.setdefault(key, []).append(record)
-        known = [task for task in tasks if task.key in self.records]
+        self.database = ms.database.MemoryDatabase()
+        known = [task for task, _ in tasks if records[task.key]]
         for task in known:
             # update() only trains if the data has grown by a fifth of this: here after the last task.
             self.model.last_train_size = 0 if task is known[-1] else 2**40
@@ -132,13 +132,18 @@ class Guide:
         candidates = [record.as_measure_candidate() for record in records]
         results = [ms.runner.RunnerResult(record.run_secs, None) for record in records]
         self.model.update(context, candidates, results)
+        workload = self.database.commit_workload(workload_of(task))
+        for one in records:
+            self.database.commit_tuning_record(
+                ms.database.TuningRecord(one.trace, workload, one.run_secs, one.target, one.args_info)
+            )
 
     def sample(self, task: Task, count: int) -> list[ms.MeasureCandidate]:
         """Up to ``count`` new candidates near the fastest measured programs of the task."""
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=4 * count, init_measured_ratio=0.4, init_min_unmeasured=1, genetic_num_iters=2
         )
-        context = tune_context(task, self.target, strategy, len(self.records.get(task.key, [])))
+        context = tune_context(task, self.target, strategy, len(self.records[task.key]))
         context.pre_tuning(count, count, database=self.database, cost_model=self.model)
         found = list(context.generate_measure_candidates() or [])
         context.post_tuning()

@@ -13,27 +13,30 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
+from tvm_gnn_cost.datasets.database_files import RECORDS
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
-from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-from tvm_gnn_cost.networks.catalogue import TRAINING
+from tvm_gnn_cost.models.segment_mlp import SegmentMLP
+from tvm_gnn_cost.networks.catalogue import TRAINING, is_workload
+from tvm_gnn_cost.networks.layers import layer_names
 from tvm_gnn_cost.networks.operators import KINDS
+from tvm_gnn_cost.schedulers.database.features import per_store_features
+from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.meta_schedule.alternatives import mixed
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
 from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
-from tvm_gnn_cost.schedulers.meta_schedule.folder import DatabaseFolder
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
+from tvm_gnn_cost.schedulers.meta_schedule.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
 from tvm_gnn_cost.schedulers.scheduler import (
@@ -48,6 +51,9 @@ from tvm_gnn_cost.schedulers.scheduler import (
 )
 from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
+
+#: Layers of the group ``layers``, which are worth about as many tasks.
+_LAYERS = 1200
 
 
 class MetaSchedule:
@@ -68,7 +74,7 @@ class MetaSchedule:
         return {}
 
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
-        return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name])
+        return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name], layer_names(_LAYERS))
 
     def target(self, hardware: str = "") -> tvm.target.Target:
         return local_target()
@@ -85,6 +91,10 @@ class MetaSchedule:
     def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
         import_tensor_intrin()
         return tasks_of(network, target)
+
+    def check_workload(self, name: str) -> None:
+        if not is_workload(name):
+            load_network(name)  # a file, or an error that says what there is
 
     def tasks_of_workload(self, name: str, target: tvm.target.Target) -> list[Task]:
         return self.tasks(load_network(name), target)
@@ -118,13 +128,15 @@ class MetaSchedule:
     def boosted_trees(self, seed: int = 0) -> MetaScheduleTrees:
         return MetaScheduleTrees(seed)
 
+    def segment_mlp(self, seed: int = 0) -> SegmentMLP:
+        return segment_mlp(seed)
+
     def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> DatabaseCollection:
         return DatabaseCollection(folder, plan, self.target(hardware))
 
     def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> DatabaseFolder:
-        if hardware is not None:
-            raise InputError(f"--hardware is for a folder in TenSet's layout, and {folder} is none; leave it out")
-        return DatabaseFolder(folder, jobs)
+        check_no_hardware(folder, hardware)
+        return DatabaseFolder(folder, jobs, extract_graphs, import_tensor_intrin)
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         if name == "random":

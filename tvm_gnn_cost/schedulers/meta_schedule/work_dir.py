@@ -8,9 +8,10 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line
-from tvm_gnn_cost.schedulers.meta_schedule.records import FAILED_RUN_SECS, RECORDS, WORKLOADS, read_database
+from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
@@ -30,19 +31,14 @@ def open_database(work_dir: Path) -> ms.Database:
     return ms.database.JSONDatabase(work_dir=str(work_dir))
 
 
-def mean_latency(run_secs: Sequence[Any]) -> float:
-    """Mean of the repeats of a measurement in seconds."""
-    return sum(map(float, run_secs)) / len(run_secs)
-
-
 def latencies_of(ran: Sequence[ms.runner.RunnerResult]) -> list[float]:
-    """Mean latencies of programs that were run, in seconds; infinite for one that failed."""
-    return [mean_latency(one.run_secs) if one.run_secs and not one.error_msg else float("inf") for one in ran]
+    """Latencies of programs that were run, in seconds; infinite for one that failed."""
+    return [min(map(float, one.run_secs)) if one.run_secs and not one.error_msg else float("inf") for one in ran]
 
 
 def latency(record: Any) -> float:
-    """Mean of a record's repeats in seconds; infinite if the program failed."""
-    seconds = mean_latency(record.run_secs)
+    """A record's fastest repeat in seconds; infinite if the program failed."""
+    seconds = min(map(float, record.run_secs))
     return seconds if seconds < FAILED_RUN_SECS else float("inf")
 
 
@@ -54,7 +50,8 @@ def records_by_task(tasks: Sequence[Task], database: ms.Database) -> list[list[A
         place = places.get(ms.utils.shash2hex(record.workload.mod))
         if place is not None and record.run_secs:
             by_task[place].append(record)
-    return by_task
+    # TVM sorts them by the mean of the repeats.
+    return [sorted(records, key=latency) for records in by_task]
 
 
 def commit(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tests.schedulers.meta_schedule.small_database import PROGRAMS_PER_TASK, Database, write_lines
+from tests.schedulers.database.small_database import PROGRAMS_PER_TASK, Database, write_lines
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.meta_schedule.records import read_database
+from tvm_gnn_cost.schedulers.database.records import read_database
 
 
 def _records(folder: Path) -> list[list]:

@@ -15,9 +15,9 @@ from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS
 from tvm_gnn_cost.schedulers.meta_schedule.builder import build_program
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.records import FAILED_RUN_SECS
 from tvm_gnn_cost.tuning.extract import extract
 
 PROGRAMS_PER_TASK = 4

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,18 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm.s_tir import Schedule
-from tvm.s_tir import meta_schedule as ms
-from tvm.s_tir.schedule import Trace
 
+from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.datasets.json_lines import find_file, parsed_lines, parsed_objects
+from tvm_gnn_cost.datasets.json_lines import DAMAGED, find_file, open_file, parsed_lines, parsed_objects
 from tvm_gnn_cost.datasets.programs import TaskInfo
 from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.errors import InputError
-
-#: The files of a MetaSchedule database.
-WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+from tvm_gnn_cost.schedulers.database.installed_tvm import Schedule, Trace, ms
 
 #: MetaSchedule records a latency of this many seconds for a program that failed.
 FAILED_RUN_SECS = 1e10
@@ -121,7 +115,7 @@ class Database:
 def read_database(folder: Path) -> Database:
     """Reads a MetaSchedule database and, if they are there, the files that ``collect`` writes beside it.
 
-    Each file may be compressed, with ``.gz`` behind its name. An unreadable line is left out and reported in
+    Each file may be compressed, with ``.gz`` or ``.xz`` behind its name. An unreadable line is left out and reported in
     ``problems``.
 
     Raises:
@@ -131,7 +125,7 @@ def read_database(folder: Path) -> Database:
     workload_file, record_file = (find_file(folder, name) for name in (WORKLOADS, RECORDS))
     if workload_file is None or record_file is None:
         missing = WORKLOADS if workload_file is None else RECORDS
-        raise FileNotFoundError(f"{folder} is no MetaSchedule database: it has no {missing} (or {missing}.gz)")
+        raise FileNotFoundError(f"{folder} is no MetaSchedule database: it has no {missing} (or {missing}.gz or .xz)")
     tasks = {str(entry.get("hash")): entry for _, entry in parsed_objects(find_file(folder, "tasks.jsonl"), problems)}
     measurements = dict(parsed_objects(find_file(folder, "measurements.jsonl"), problems))
     workloads = tuple(
@@ -227,8 +221,9 @@ def _card(folder: Path, problems: list[Problem]) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        card = json.loads(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes())
-    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        with open_file(file) as opened:
+            card = json.loads(opened.read())
+    except (ValueError, *DAMAGED) as error:
         problems.append(Problem(file, 1, f"not JSON ({error})"))
         return {}
     return card if isinstance(card, dict) else {}

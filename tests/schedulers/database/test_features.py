@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
+from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.scheduler import Task
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 
+from tvm_gnn_cost.datasets.database_files import RECORDS
 from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_programs
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.graphs.program_graph import Detail
-from tvm_gnn_cost.schedulers.meta_schedule.features import per_store_features
-from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
-from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.records import RECORDS, DatabaseRecord, read_database
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.schedulers.database.features import per_store_features
+from tvm_gnn_cost.schedulers.database.records import DatabaseRecord, read_database
 from tvm_gnn_cost.schedulers.scheduler import Chunk
 
 
@@ -29,6 +28,8 @@ class DatabaseFolder:
     Args:
         folder: A folder that :func:`read_database` can read.
         threads: Threads of the graph extraction; one a core if None.
+        extract_graphs: The installed TVM's extraction of scheduled modules.
+        import_intrinsics: Imports TVM's tensor intrinsics, which traces may name.
 
     Raises:
         FileNotFoundError: the folder holds no MetaSchedule database.
@@ -36,9 +37,16 @@ class DatabaseFolder:
 
     programs_at_once = 512
 
-    def __init__(self, folder: Path, threads: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        threads: int | None,
+        extract_graphs: Callable[..., ProgramGraphs],
+        import_intrinsics: Callable[[], object],
+    ) -> None:
         self.database = read_database(folder)
         self.threads = threads or 0
+        self.extract_graphs, self.import_intrinsics = extract_graphs, import_intrinsics
 
     @property
     def total(self) -> int:
@@ -70,7 +78,7 @@ class DatabaseFolder:
         self, chunks: Iterable[Sequence[tuple[str, DatabaseRecord]]], detail: Detail, with_features: bool
     ) -> Iterator[Chunk]:
         """Replays and extracts each chunk in this process; the graph extraction uses threads."""
-        import_tensor_intrin()
+        self.import_intrinsics()
         for chunk in chunks:
             yield self._extract(chunk, detail, with_features)
 
@@ -86,7 +94,7 @@ class DatabaseFolder:
             return Chunk(None, problems=problems)
         records = [record for _, record, _ in kept]
         candidates = [candidate for _, _, candidate in kept]
-        graphs = extract_graphs(
+        graphs = self.extract_graphs(
             [candidate.sch.mod for candidate in candidates], detail=detail, threads=self.threads, on_error="skip"
         )
         measurements = [
@@ -108,3 +116,13 @@ class DatabaseFolder:
             found = per_store_features(workload, target_of_task, [candidates[i] for i in rows])
             out.update(zip(rows, found, strict=True))
         return [out[i] for i in range(len(records))]
+
+
+def check_no_hardware(folder: Path, hardware: str | None) -> None:
+    """Checks that nobody chose a machine: a database has records of one.
+
+    Raises:
+        InputError: somebody did.
+    """
+    if hardware is not None:
+        raise InputError(f"--hardware is for a folder in TenSet's layout, and {folder} is none; leave it out")

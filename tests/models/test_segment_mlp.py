@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import random
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests import synthetic
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.models.segment_mlp import SegmentMLP
+from tvm_gnn_cost.schedulers import scheduler
+
+pytestmark = pytest.mark.needs("tvm")
+
+
+@pytest.fixture(scope="module")
+def programs() -> MeasuredPrograms:
+    """Programs of 1 to 3 stores, whose first feature says how fast they are; one failed and one has no features."""
+    made = synthetic.programs(10, 24, failed=1)
+    rng = np.random.default_rng(0)
+    features = [0.1 * rng.random((1 + i % 3, PER_STORE_COLUMNS), np.float32) for i in range(len(made))]
+    for rows, throughput in zip(features, made.throughput(), strict=True):
+        rows[:, 0] = throughput / len(rows)
+    features[5] = features[5][:0]
+    return replace(made, per_store_features=RaggedFeatures.from_matrices(features))
+
+
+@pytest.fixture(scope="module")
+def mlp(programs: MeasuredPrograms) -> SegmentMLP:
+    made = scheduler().segment_mlp(3)
+    made.trainer.num_epoch_full = 20
+    made.fit(programs)
+    return made
+
+
+def test_it_learns_to_rank(mlp: SegmentMLP, programs: MeasuredPrograms) -> None:
+    scores = mlp.predict(programs)
+    assert scores[5] == scores.min()
+    known = np.arange(len(programs)) != 5
+    assert np.corrcoef(scores[known], programs.throughput()[known])[0, 1] > 0.3
+
+
+def test_a_seed_gives_the_same_model_and_shifts_no_other_random_numbers(
+    mlp: SegmentMLP, programs: MeasuredPrograms
+) -> None:
+    random.seed(5)
+    torch.manual_seed(5)
+    expected = (random.Random(5).random(), torch.rand(1, generator=torch.Generator().manual_seed(5)))
+    again = scheduler().segment_mlp(3)
+    again.trainer.num_epoch_full = 20
+    again.fit(programs)
+    assert (random.random(), torch.rand(1)) == expected
+    np.testing.assert_allclose(again.predict(programs), mlp.predict(programs))
+    other = scheduler().segment_mlp(4)
+    assert not np.allclose(other.predict(programs), scheduler().segment_mlp(3).predict(programs))
+
+
+def test_a_training_leaves_no_file(programs: MeasuredPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = scheduler().segment_mlp(0)
+    made.trainer.num_epoch_full = 10
+    made.fit(programs)
+    assert not list(tmp_path.iterdir())
+
+
+def test_programs_without_features_are_refused() -> None:
+    with pytest.raises(InputError, match="no per-store features, which TVM's models read"):
+        scheduler().segment_mlp(0).fit(synthetic.programs(2, 6))

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+
+from tvm_gnn_cost.schedulers.meta_schedule import in_turn
+from tvm_gnn_cost.schedulers.meta_schedule.in_turn import run_in_turn
+
+#: Fits into the second cache of any processor, and takes long to fetch from memory.
+VALUES = 1 << 16
+
+INFOS = (("TENSOR", "float32", (16,)), ("TENSOR", "float32", (VALUES // 16, 16)), ("TENSOR", "float32", (16,)))
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    """Adds up weights; takes microseconds."""
+    data, weights = te.placeholder((16,), "float32", "data"), te.placeholder((VALUES // 16, 16), "float32", "weights")
+    k = te.reduce_axis((0, VALUES // 16), "k")
+    sums = te.compute((16,), lambda i: te.sum(data[i] * weights[k, i], axis=k), name="sums")
+    schedule = tvm.s_tir.Schedule(te.create_prim_func([data, weights, sums]))
+    block = schedule.get_sblock("sums")
+    i, k = schedule.get_loops(block)
+    schedule.reorder(k, i)
+    schedule.vectorize(i)
+    schedule.decompose_reduction(block, k)
+    path = tmp_path_factory.mktemp("program") / "program.so"
+    tvm.compile(schedule.mod, target="llvm").mod.export_library(str(path))
+    return str(path), INFOS
+
+
+def test_a_repeat_has_one_latency(program: tuple[str, Any]) -> None:
+    for repeats in (1, 3):
+        found = run_in_turn([program, program], repeats, 2)
+        assert [len(one) for one in found] == [repeats, repeats]
+        assert all(0 < float(seconds) < 1 for one in found for seconds in one)
+
+
+def test_weights_are_fetched_from_memory(program: tuple[str, Any]) -> None:
+    arguments = [tvm.runtime.tensor(np.ones(shape, np.float32)) for _, _, shape in INFOS]
+    loaded = tvm.runtime.load_module(program[0])
+    warm = min(loaded.time_evaluator(loaded.entry_name, tvm.cpu(), number=100, repeat=10)(*arguments).results)
+    ((*cold,),) = run_in_turn([program], 3, 4)
+    assert min(map(float, cold)) > 1.3 * warm
+
+
+def test_a_program_that_raises_an_error_does_not_stop_the_others(program: tuple[str, Any], tmp_path: Path) -> None:
+    missing = (str(tmp_path / "none.so"), INFOS)
+    wrong = (program[0], INFOS[:1])
+    first, second, third = run_in_turn([missing, program, wrong], 2, 2)
+    assert isinstance(first, str)
+    assert "none.so" in first
+    assert len(second) == 2
+    assert isinstance(third, str)
+
+
+def test_arguments_of_one_size_share_memory() -> None:
+    places: dict[Any, Any] = {}
+    one = in_turn._placed(places, 1, ("TENSOR", "float32", (8, 4)))
+    two = in_turn._placed(places, 1, ("TENSOR", "float32", (2, 16)))
+    other = in_turn._placed(places, 2, ("TENSOR", "float32", (8, 4)))
+    assert [tuple(map(int, x.shape)) for x in (one, two, other)] == [(8, 4), (2, 16), (8, 4)]
+    assert len(places) == 2
+    assert (one.numpy() == two.numpy().reshape(8, 4)).all()
+    assert not (one.numpy() == other.numpy()).all()
+
+
+def test_a_program_that_takes_long_leaves_early(program: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_turn, "_SECONDS_A_TURN", 0.0)
+    (found,) = run_in_turn([program], 5, 3)
+    assert len(found) == 1
