@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,11 @@ def measure(
         if in_turn:
             outcomes = runner.run_built(candidates, built)
         else:
-            pairs = zip(candidates, built, strict=True)
-            outcomes = [outcome for one, own in pairs for outcome in runner.run_built([one], [own])]
+            both = zip(candidates, built, strict=True)
+            outcomes = [outcome for one, own in both for outcome in runner.run_built([one], [own])]
         spent, count = spent + time.perf_counter() - start, count + len(records)
         latencies.append(np.array([min(outcome.seconds, default=np.nan) for outcome in outcomes]))
     return latencies, spent / count
-
-
-def pairs(latency: npt.NDArray[np.float64]) -> Iterator[tuple[int, int]]:
-    """The pairs of a task's programs."""
-    return ((i, j) for i in range(len(latency)) for j in range(i))
 
 
 def agreement(first: Latencies, second: Latencies) -> dict[str, float]:
@@ -70,7 +65,7 @@ def agreement(first: Latencies, second: Latencies) -> dict[str, float]:
     for both in zip(first, second, strict=True):
         valid = np.isfinite(both[0]) & np.isfinite(both[1])
         before, after = both[0][valid], both[1][valid]
-        for i, j in pairs(before):
+        for i, j in combinations(range(len(before)), 2):
             alike.append((before[i] < before[j]) == (after[i] < after[j]))
             differ.append(abs(np.log(before[i] / before[j])) > _DIFFERENT)
         regret.append(float(after.min() / after[np.argmin(before)]))

@@ -61,8 +61,8 @@ class ModuleMirror {
   std::unordered_map<std::string, TVMFFIObject*> element_types_;
   std::vector<std::unique_ptr<char[]>> blocks_;
   std::vector<tvm::ffi::Any> held_;  // texts and maps; they let go of copies, so they must go before the blocks
-  size_t block_ = 0;  // the block that is being filled
-  size_t used_ = 0;   // bytes used in it
+  size_t block_ = 0;                 // the block that is being filled
+  size_t used_ = 0;                  // bytes used in it
 };
 
 }  // namespace tvm_gnn_cost

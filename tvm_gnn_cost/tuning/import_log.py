@@ -88,7 +88,7 @@ def import_log(
     if not matched:
         listed = "".join(f"\nleft out: {problem}" for problem in problems[:20])
         raise InputError(f"no record of {log} belongs to a task of {made.name}{listed}")
-    scheduler.save_tasks(folder, made.name, tasks)
+    scheduler.save_tasks(folder, [(made.name, tasks)])
     records = folder / "measure_records" / hardware
     written = sum(_write(record_file(records, task.key), task, lines) for task, lines in matched)
     return ImportedLog(folder, written, len({task.key for task, _ in matched}), len(tasks), tuple(problems))

@@ -81,8 +81,8 @@ class TensetCollection:
         Raises:
             InputError: a pickle of the folder is refused or damaged.
         """
-        for name, tasks in workloads:
-            save_tasks(self.folder, None if "/" in name else name, tasks)
+        save_tasks(self.folder, workloads)
+        for _, tasks in workloads:
             for task in tasks:
                 if task.key not in self.measured:
                     drop_broken_last_line(self._file(task))

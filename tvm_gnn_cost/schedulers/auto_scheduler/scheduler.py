@@ -38,7 +38,6 @@ from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, untuned
 from tvm_gnn_cost.schedulers.auto_scheduler.search import search
-from tvm_gnn_cost.schedulers.auto_scheduler.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     RECORDS,
@@ -60,6 +59,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     SearchSettings,
     Task,
 )
+from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT_AUTO_SCHEDULER, checkpoint_named
 

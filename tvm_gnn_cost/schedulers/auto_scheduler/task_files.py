@@ -59,8 +59,8 @@ def save_pickle(path: Path, content: Any) -> None:
         unfinished.write_bytes(pickle.dumps(content))
 
 
-def save_tasks(folder: Path, network: str | None, tasks: Sequence[Task]) -> None:
-    """Adds tasks to the folder's ``all_tasks.pkl``, and writes the pickle of the network that they are all of.
+def save_tasks(folder: Path, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
+    """Adds the tasks of workloads to the folder's ``all_tasks.pkl``, and writes the pickle of each that is a network.
 
     Raises:
         InputError: the folder's pickle is refused or damaged.
@@ -68,9 +68,11 @@ def save_tasks(folder: Path, network: str | None, tasks: Sequence[Task]) -> None
     info = folder / "network_info"
     path = info / "all_tasks.pkl"
     there = {str(task.workload_key): task for task in (read_tasks(path) if path.exists() else [])}
-    save_pickle(path, list(({task.key: task.workload for task in tasks} | there).values()))
-    if network is not None:
-        save_pickle(network_file(info, network), ([one.workload for one in tasks], [one.weight for one in tasks]))
+    new = {task.key: task.workload for _, tasks in workloads for task in tasks}
+    save_pickle(path, list((new | there).values()))
+    for name, tasks in workloads:
+        if "/" not in name:  # else an operator
+            save_pickle(network_file(info, name), ([one.workload for one in tasks], [one.weight for one in tasks]))
 
 
 def read_tasks(path: Path) -> Sequence[Any]:

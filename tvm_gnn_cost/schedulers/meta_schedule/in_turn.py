@@ -89,7 +89,7 @@ class _Program:
         try:
             self.module = tvm.runtime.load_module(artifact)
         except Exception as error:
-            self.failure = str(error) or type(error).__name__
+            self._fail(error)
 
     @property
     def takes_part(self) -> bool:
@@ -105,7 +105,7 @@ class _Program:
         try:
             self.arguments = [_placed(places, i, info) for i, info in enumerate(infos)]
         except Exception as error:
-            self.failure = str(error) or type(error).__name__
+            self._fail(error)
 
     def turn(self) -> float:
         """Runs a few times; returns the seconds of the fastest run."""
@@ -118,12 +118,15 @@ class _Program:
             )
             found = [float(one) for one in evaluator(*self.arguments).results]
         except Exception as error:
-            self.failure = str(error) or type(error).__name__
+            self._fail(error)
             return 0.0
         self.last = min(found)
         self.fastest = min(self.fastest, self.last)
         self.budget -= time.perf_counter() - start
         return self.last
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = str(error) or type(error).__name__
 
     def end_repeat(self) -> None:
         """Notes the repeat's latency."""

@@ -36,7 +36,6 @@ from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
-from tvm_gnn_cost.schedulers.meta_schedule.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
 from tvm_gnn_cost.schedulers.scheduler import (
@@ -49,6 +48,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     SearchSettings,
     Task,
 )
+from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
 

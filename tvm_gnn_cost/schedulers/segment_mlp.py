@@ -1,12 +1,14 @@
-"""This TVM's ``MLPModel``, trained offline on auto_scheduler's per-store features."""
+"""MetaSchedule's ``MLPModel`` of the installed TVM, trained offline on the per-store features of either scheduler."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import torch
-from tvm.meta_schedule.cost_model.mlp_model import SegmentSumMLPConfig, SegmentSumMLPTrainer, State
 
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
+from tvm_gnn_cost.schedulers.database.installed_tvm import ms
 
 
 def segment_mlp(seed: int) -> SegmentMLP:
@@ -17,7 +19,8 @@ def segment_mlp(seed: int) -> SegmentMLP:
     Args:
         seed: Seed of the weights and of the training.
     """
+    tvm_model = import_module(f"{ms.__name__}.cost_model.mlp_model")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        state = State(SegmentSumMLPConfig(input_dim=PER_STORE_COLUMNS))
-    return SegmentMLP(SegmentSumMLPTrainer(state=state), seed)
+        state = tvm_model.State(tvm_model.SegmentSumMLPConfig(input_dim=PER_STORE_COLUMNS))
+    return SegmentMLP(tvm_model.SegmentSumMLPTrainer(state=state), seed)
