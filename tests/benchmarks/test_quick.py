@@ -39,6 +39,16 @@ def test_accuracy_says_the_metrics_of_every_model(tmp_path: Path) -> None:
     assert rows["constant"]["pairwise_accuracy"]["mean"] == 0.5
 
 
+@pytest.mark.needs("s_tir")
+def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
+    models = quick_run("curves", ["models"], tmp_path / "result.json", "--models", "gnn", "xgb")["models"]
+    for points in models.values():
+        half, whole, two = sorted(points, key=lambda one: (one["share_of_tasks"], one["programs_per_task"] or 0))
+        assert half["tasks"] < whole["tasks"] == two["tasks"]
+        assert two["programs"] <= 2 * two["tasks"] < whole["programs"]
+    assert (tmp_path / "result.png").stat().st_size > 0
+
+
 @pytest.mark.needs("tvm")
 def test_search_compares_the_runs_and_draws_them(tmp_path: Path) -> None:
     found = quick_run("search", ("against", "runs"), tmp_path / "result.json")

@@ -101,8 +101,21 @@ class DatabaseCollection:
 
     def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
         """Up to the wanted number of new candidates of each task; none of a task that has a single program."""
-        if phase == "random":
-            return [(task, self._sample_random(task)) for task, count in wanted if count]
+        found = (self._sample_random if phase == "random" else self._sample_guided)(wanted)
+        self._write_tasks()
+        return found
+
+    def _sample_random(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
+        found = []
+        for task in [task for task, count in wanted if count]:
+            candidates = sample_random(task, self.target, self.plan.random, self.plan.seed)
+            # There is nothing to choose among one.
+            candidates = candidates if len(candidates) > 1 else []
+            self._note_exhausted(task, "random", len(candidates))
+            found.append((task, candidates[self.counts.get((task.key, "random"), 0) :]))
+        return found
+
+    def _sample_guided(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
         guide = Guide({task.key: self.records.get(task.key, []) for task, _ in wanted}, self.target, wanted)
         found = []
         for task, count in wanted:
@@ -112,7 +125,7 @@ class DatabaseCollection:
                     candidates = guide.sample(task, count)
                 except Exception:
                     candidates = []
-                self._note_exhausted(task, phase, len(candidates) + self.counts.get((task.key, phase), 0))
+                self._note_exhausted(task, "guided", len(candidates) + self.counts.get((task.key, "guided"), 0))
                 found.append((task, candidates))
         return found
 
@@ -125,7 +138,8 @@ class DatabaseCollection:
             (workload,) = (Path(folder) / WORKLOADS).read_text().splitlines()
             lines = (Path(folder) / RECORDS).read_text().splitlines()
             records = database.get_all_tuning_records()
-        self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
+        if self.plan.guided:
+            self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
         if task.key not in self.numbers:
             self.numbers[task.key] = len(self.numbers)
             with (self.folder / WORKLOADS).open("a") as file:
@@ -140,18 +154,10 @@ class DatabaseCollection:
         with (self.folder / _MEASUREMENTS).open("a") as file:
             file.writelines(json.dumps(one) + "\n" for one in measurements)
 
-    def _sample_random(self, task: Task) -> list[Any]:
-        candidates = sample_random(task, self.target, self.plan.random, self.plan.seed)
-        # There is nothing to choose among one.
-        candidates = candidates if len(candidates) > 1 else []
-        self._note_exhausted(task, "random", len(candidates))
-        return candidates[self.counts.get((task.key, "random"), 0) :]
-
     def _note_exhausted(self, task: Task, phase: Phase, most: int) -> None:
         """Remembers that the design space has no more programs, if it has fewer than the plan asks for."""
         if most < (self.plan.random if phase == "random" else self.plan.guided):
             self.tasks[task.key].setdefault("exhausted", {})[phase] = most
-            self._write_tasks()
 
     def _write_tasks(self) -> None:
         write_text(self.folder / _TASKS, "".join(json.dumps(entry) + "\n" for entry in self.tasks.values()))

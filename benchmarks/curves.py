@@ -1,0 +1,144 @@
+"""Accuracy against the number of training tasks and of programs of each, for our model and TVM's two.
+
+Runs in either environment, on the measured programs of its scheduler that come with the project, and tests on networks
+that no model was trained on. A smaller share is a part of a larger one of the same seed. Writes a plot beside the JSON.
+Every finished run is saved at once, and a saved run is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+from rich.table import Table
+
+from common import DATA, WORK, console, parser, result_name, write_result
+from stores import extract_store, measured_on, thin_out
+from trained import Job, Share, run_all
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.evaluation.compare import summarise
+from tvm_gnn_cost.schedulers import scheduler
+
+MODELS = ("gnn", "xgb", "mlp")
+_TASKS = (1 / 8, 1 / 4, 1 / 2, 1.0)
+_PROGRAMS_PER_TASK = (2, 4, 8)
+_METRICS = {"pairwise_accuracy": "pairs in order", "top1": "top-1", "top5": "top-5"}
+
+#: What learned from one share, averaged over seeds: its numbers of tasks and programs, and its metrics.
+Point = Mapping[str, Any]
+
+
+def point(share: Share, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the runs with one share and several seeds found."""
+    return {
+        "share_of_tasks": share.tasks,
+        "programs_per_task": share.programs_per_task,
+        "tasks": round(statistics.mean(one["train_tasks"] for one in results)),
+        "programs": round(statistics.mean(one["train_programs"] for one in results)),
+        "metrics": summarise([one["all"] for one in results]),
+    }
+
+
+def halving(points: Sequence[Point], metric: str) -> float | None:
+    """What is left of a model's errors after each doubling of the training tasks: the slope of a line through all.
+
+    The errors are fitted by a power of the number of tasks; None with fewer than two numbers of tasks.
+    """
+    whole = [one for one in points if one["programs_per_task"] is None]
+    errors = [1 - one["metrics"][metric]["mean"] for one in whole]
+    if len(whole) < 2 or min(errors) <= 0:
+        return None
+    slope = np.polyfit(np.log2([one["tasks"] for one in whole]), np.log2(errors), 1)[0]
+    return float(2**slope)
+
+
+def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
+    """A metric a plot: a line a model for fewer tasks, a dashed one for fewer programs a task."""
+    figure, axes = plt.subplots(1, len(_METRICS), figsize=(5 * len(_METRICS), 4.2))
+    for axis, (metric, label) in zip(axes, _METRICS.items(), strict=True):
+        for (name, points), colour in zip(models.items(), ("tab:blue", "tab:orange", "tab:green"), strict=True):
+            lines = {
+                "-": ("fewer tasks", [one for one in points if one["programs_per_task"] is None]),
+                "--": ("fewer programs a task", [one for one in points if one["share_of_tasks"] == 1]),
+            }
+            for style, (what, line) in lines.items():
+                line = sorted(line, key=lambda one: int(one["programs"]))
+                mean, std = ([one["metrics"][metric][key] for one in line] for key in ("mean", "std"))
+                programs = [one["programs"] for one in line]
+                axis.errorbar(programs, mean, std, fmt=f"o{style}", color=colour, capsize=3, label=f"{name}, {what}")
+        axis.set(xscale="log", xlabel="programs to train on", title=label)
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_xticks([one["programs"] for one in next(iter(models.values()))], minor=False)
+        axis.tick_params(axis="x", rotation=60)
+    axes[0].legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
+    """Runs what is missing among the ``finished`` runs on ``data``, prints the table, draws it and writes the JSON."""
+    held_out = arguments.held_out or TEST_NETWORKS[scheduler().name]
+    seeds = range(1 if arguments.quick else arguments.seeds)
+    shares = [Share(tasks) for tasks in _TASKS] + [Share(1.0, programs) for programs in _PROGRAMS_PER_TASK]
+    if arguments.quick:
+        shares = [Share(1 / 2), Share(1.0), Share(1.0, 2)]
+    store = extract_store(data, stores, "statements")
+    # The longest first, so that no core waits for the last.
+    shares.sort(key=lambda share: share.tasks * (share.programs_per_task or 16), reverse=True)
+    jobs = [Job(name, seed, store, share) for name in arguments.models for share in shares for seed in seeds]
+    found: dict[tuple[str, Share], list[dict[str, Any]]] = {}
+    for job, result in run_all(jobs, held_out, arguments.quick, finished):
+        found.setdefault((job.name, job.share), []).append(result)
+    models = {name: [point(share, found[name, share]) for share in shares] for name in arguments.models}
+    table = Table(title=f"{', '.join(held_out)}; {len(seeds)} seeds", title_justify="left")
+    for column in ("model", "tasks", "programs", *_METRICS.values()):
+        table.add_column(column, justify="right")
+    for name, points in models.items():
+        for one in points:
+            cells = [f"{one['metrics'][key]['mean']:.3f} ±{one['metrics'][key]['std']:.3f}" for key in _METRICS]
+            table.add_row(name, str(one["tasks"]), str(one["programs"]), *cells)
+    console.print(table)
+    doubling = {name: {key: halving(points, key) for key in _METRICS} for name, points in models.items()}
+    for name, left in doubling.items():
+        said = ", ".join(f"{value:.2f} ({_METRICS[key]})" for key, value in left.items() if value is not None)
+        console.print(f"{name}: errors that are left after twice as many tasks: {said}", highlight=False)
+    settings = {"seeds": list(seeds), "held_out": list(held_out), "quick": arguments.quick}
+    settings["data_measured_on"] = measured_on(data)
+    metrics = {"models": models, "errors_left_after_twice_the_tasks": doubling}
+    if arguments.json:
+        plot(models, arguments.json.with_suffix(".png"))
+    write_result(arguments.json, result_name("curves", scheduler().name), settings, metrics)
+
+
+def main() -> None:
+    """Reads the options and runs the benchmark."""
+    name = scheduler().name
+    options = parser(__doc__)
+    options.add_argument("--data", type=Path, default=DATA[name], help="the measured programs")
+    options.add_argument("--held-out", nargs="+", metavar="NETWORK", help="instead of the test networks")
+    options.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    options.add_argument("--seeds", type=int, default=3)
+    runs = WORK / result_name("curves", name)
+    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
+    arguments = options.parse_args()
+    if not arguments.quick:
+        benchmark(arguments, arguments.data, WORK, arguments.runs)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        thin = thin_out(arguments.data, Path(folder) / "thin")
+        benchmark(arguments, thin, Path(folder), Path(folder) / "runs")
+
+
+if __name__ == "__main__":
+    main()

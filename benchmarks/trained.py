@@ -1,0 +1,178 @@
+"""Trains and tests models; a finished run is saved at once, and a saved run is not run again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+import torch
+from rich.progress import Progress
+
+from common import console
+from tvm_gnn_cost import GraphStore
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.split import Split
+from tvm_gnn_cost.evaluation import compare
+from tvm_gnn_cost.evaluation.metrics import evaluate
+from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
+from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
+
+#: The groups of node values, each added to the bare tree alone; the default model has them all.
+_GROUPS = ("constant", "dtype", "loop", "access", "work")
+ABLATIONS: dict[str, tuple[str, ...]] = {
+    "types only": (),
+    **{f"types + {group}": (group,) for group in _GROUPS},
+}
+
+BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of the training and validation programs a model learns from.
+
+    Attributes:
+        tasks: Share of their tasks, in (0, 1].
+        programs_per_task: Largest number of programs of a task; None for all.
+    """
+
+    tasks: float = 1.0
+    programs_per_task: int | None = None
+
+    def of(self, programs: MeasuredPrograms, parts: Split, seed: int) -> Split:
+        """The split with this share of each part that is learned from; a smaller share is a part of a larger one."""
+        return Split(self._some(programs, parts.train, seed), self._some(programs, parts.validation, seed), parts.test)
+
+    def _some(self, programs: MeasuredPrograms, rows: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+        rng = np.random.default_rng(seed)
+        tasks = rng.permutation(np.unique(programs.task[rows]))
+        kept = []
+        for task in tasks[: max(1, round(self.tasks * len(tasks)))].tolist():
+            own = rows[programs.task[rows] == task]
+            kept.append(rng.permutation(own)[: self.programs_per_task])
+        return np.sort(np.concatenate(kept))
+
+
+def train_model(
+    name: str, programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path
+) -> compare.Model:
+    """The model of a row of the table, trained with a seed.
+
+    Args:
+        name: A preset of the graph model, a key of :data:`ABLATIONS` or one of :data:`BASELINES`.
+        programs: All programs.
+        parts: What to train, validate and test on.
+        seed: Of the weights and of what is drawn.
+        epochs: Instead of the preset's.
+        folder: Folder of an unfinished training.
+    """
+    if name == "xgb":
+        return compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))
+    if name in BASELINES:
+        rows = np.concatenate([parts.train, parts.validation])
+        mean = float(programs.throughput()[rows].mean())
+        if name == "mlp":
+            mlp = scheduler().segment_mlp(seed)
+            mlp.fit(programs.select(rows))
+            return compare.trained_mlp(mlp, mean)
+        simple: dict[str, Callable[[], compare.Model]] = {
+            "node-count": lambda: compare.node_count(mean),
+            "constant": lambda: compare.constant(mean),
+            "random": lambda: compare.random(seed),
+        }
+        return simple[name]()
+    preset = _preset(name)
+    config = replace(PRESETS[preset], groups=ABLATIONS.get(name, PRESETS[preset].groups))
+    train_tasks = len(np.unique(programs.task[parts.train]))
+    settings = replace(preset_settings(preset, train_tasks), seed=seed)
+    if epochs is not None:
+        settings = replace(settings, epochs=epochs)
+    return compare.gnn(train_gnn(programs, parts, config, settings, folder))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to train and to test.
+
+    Attributes:
+        name: The model, see :func:`train_model`.
+        seed: Also draws the validation tasks, and the share.
+        store: The measured programs.
+        share: How much of them it learns from.
+    """
+
+    name: str
+    seed: int
+    store: Path
+    share: Share = Share()
+
+
+def run_all(
+    jobs: Sequence[Job], held_out: Sequence[str], quick: bool, runs: Path
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Runs the jobs that are not saved in the folder ``runs``, one a core, and yields each job when it is done.
+
+    Args:
+        jobs: The jobs.
+        held_out: The networks that the models are tested on.
+        quick: Whether to train for one epoch.
+        runs: Folder of the saved runs.
+
+    Yields:
+        The job, and ``all`` and each network -> its metrics; ``train_tasks`` and ``train_programs``, which count
+        validation too.
+    """
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("training", total=len(jobs))
+        # Starting a worker takes longer than a quick training.
+        work = joblib.Parallel(n_jobs=1 if quick else joblib.cpu_count(), return_as="generator_unordered")
+        for job, result in work(joblib.delayed(_run)(job, held_out, 1 if quick else None, runs) for job in jobs):
+            accuracy = result["all"]["pairwise_accuracy"]
+            about = f"{job.name}, seed {job.seed}, {result['train_programs']} programs"
+            progress.console.print(f"{about}: pairwise accuracy {accuracy:.3f}", highlight=False)
+            progress.advance(bar)
+            yield job, result
+
+
+def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
+    preset = None if job.name in BASELINES else _preset(job.name)
+    settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
+    known = [job.name, job.seed, asdict(job.share), epochs, settings, _digest(job.store), ABLATIONS.get(job.name)]
+    digest = hashlib.sha256(json.dumps([*known, *held_out]).encode()).hexdigest()[:12]
+    path = runs / f"{job.name.replace(' ', '-')}-{job.seed}-{digest}.json"
+    if not path.exists():
+        torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
+        programs = GraphStore(job.store).load(with_features=True)
+        parts = job.share.of(programs, split_programs(programs, held_out, job.seed), job.seed)
+        model = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
+        test = programs.select(parts.test)
+        scores, predicted = model(test)
+        learned = programs.task[np.concatenate([parts.train, parts.validation])]
+        result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0]}
+        result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
+        result |= {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
+        write_text(path, json.dumps(result))
+    return job, json.loads(path.read_text())
+
+
+def _preset(name: str) -> str:
+    """The preset that a row of the table is a variant of."""
+    return name if name in PRESETS else "gnn"
+
+
+def _digest(store: Path) -> str:
+    """Of all that the store holds: a run belongs to the graphs that it was trained on."""
+    digest = hashlib.sha256()
+    for shard in GraphStore(store).shards():
+        digest.update(shard.read_bytes())
+    return digest.hexdigest()
