@@ -147,7 +147,7 @@ def run_all(
 def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
     preset = None if job.name in BASELINES else _preset(job.name)
     settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
-    known = [job.name, job.seed, asdict(job.share), epochs, settings, _digest(job.store), ABLATIONS.get(job.name)]
+    known = [job.name, job.seed, asdict(job.share), epochs, settings, digest_of(job.store), ABLATIONS.get(job.name)]
     digest = hashlib.sha256(json.dumps([*known, *held_out]).encode()).hexdigest()[:12]
     path = runs / f"{job.name.replace(' ', '-')}-{job.seed}-{digest}.json"
     if not path.exists():
@@ -170,7 +170,7 @@ def _preset(name: str) -> str:
     return name if name in PRESETS else "gnn"
 
 
-def _digest(store: Path) -> str:
+def digest_of(store: Path) -> str:
     """Of all that the store holds: a run belongs to the graphs that it was trained on."""
     digest = hashlib.sha256()
     for shard in GraphStore(store).shards():

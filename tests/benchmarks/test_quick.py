@@ -49,6 +49,14 @@ def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
     assert (tmp_path / "result.png").stat().st_size > 0
 
 
+@pytest.mark.needs("s_tir")
+def test_choosing_compares_ways_with_as_many_programs(tmp_path: Path) -> None:
+    found = quick_run("choosing", ["ways"], tmp_path / "result.json", "--budget", "4")
+    programs = found["train_programs"]
+    assert len({programs[way] for way in ("random", "unlike each other", "best", "doubtful")}) == 1
+    assert programs["random"] < programs["all"]
+
+
 @pytest.mark.needs("tvm")
 def test_search_compares_the_runs_and_draws_them(tmp_path: Path) -> None:
     found = quick_run("search", ("against", "runs"), tmp_path / "result.json")

@@ -1,0 +1,193 @@
+"""Which programs of a task to measure: random ones, unlike ones, or those that a first model finds best or doubtful.
+
+Every way gets the same number of measurements of each training task. The measurements were made before, of more random
+programs than that; a way chooses among them. The first model has learned from half of the number, drawn at random. All
+are tested on networks that no model was trained on. Finished runs are saved, and a saved run is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+import torch
+from rich.progress import Progress
+
+from common import DATA, WORK, console, parser, result_name, write_result
+from stores import extract_store, measured_on, thin_out
+from trained import digest_of
+from tvm_gnn_cost import GraphStore
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.split import Split
+from tvm_gnn_cost.evaluation import compare
+from tvm_gnn_cost.evaluation.metrics import evaluate
+from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
+from tvm_gnn_cost.training.pipeline import split_programs, train_gnn
+from tvm_gnn_cost.training.scale import Scale
+
+#: Models whose disagreement says which programs are doubtful.
+_DOUBTERS = 3
+
+Rows = npt.NDArray[np.int64]
+
+
+def of_each_task(programs: MeasuredPrograms, rows: Rows, choose: Callable[[Rows], Rows]) -> Rows:
+    """The rows that ``choose`` takes of each task's rows, ascending."""
+    own = [choose(rows[programs.task[rows] == task]) for task in np.unique(programs.task[rows]).tolist()]
+    return np.sort(np.concatenate(own))
+
+
+def summaries(programs: MeasuredPrograms) -> npt.NDArray[np.float32]:
+    """What a program looks like, for distances: float32[P, 2 V], mean and greatest of its node values, standardised."""
+    graphs = programs.graphs
+    out = np.zeros((len(graphs), 2 * graphs.values.shape[1]), np.float32)
+    for i, (begin, end) in enumerate(zip(graphs.node_offsets[:-1], graphs.node_offsets[1:], strict=True)):
+        if end > begin:
+            values = graphs.values[begin:end]
+            out[i] = np.concatenate([values.mean(0), values.max(0)])
+    return Scale.fit([out]).apply(out)
+
+
+def farthest(points: npt.NDArray[np.float32], count: int, rng: np.random.Generator) -> Rows:
+    """Numbers of up to ``count`` points, each the farthest from those before (Gonzalez 1985); the first is drawn."""
+    chosen = [int(rng.integers(len(points)))]
+    distance = np.full(len(points), np.inf)
+    while len(chosen) < min(count, len(points)):
+        distance = np.minimum(distance, np.square(points - points[chosen[-1]]).sum(1))
+        distance[chosen] = -1
+        chosen.append(int(distance.argmax()))
+    return np.array(chosen)
+
+
+def train(programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path) -> Checkpoint:
+    """The default model, trained on the split."""
+    settings = preset_settings("gnn", len(np.unique(programs.task[parts.train])))
+    settings = replace(settings, seed=seed, epochs=epochs or settings.epochs)
+    return train_gnn(programs, parts, PRESETS["gnn"], settings, folder)
+
+
+def choose(
+    way: str, programs: MeasuredPrograms, parts: Split, budget: int, seed: int, epochs: int | None, folder: Path
+) -> Split:
+    """The split with the programs that a way chooses to measure.
+
+    Args:
+        way: A key of the result's ``ways``.
+        programs: All programs.
+        parts: The split with all that could be measured.
+        budget: Programs of each task.
+        seed: Of what is drawn and of the first models.
+        epochs: Instead of the preset's.
+        folder: Folder of an unfinished training.
+    """
+    rng = np.random.default_rng(seed)
+
+    def some(rows: Rows, count: int) -> Rows:
+        return of_each_task(programs, rows, lambda own: rng.permutation(own)[:count])
+
+    validation = some(parts.validation, budget)
+    if way == "all":
+        return parts
+    if way == "random":
+        return replace(parts, train=some(parts.train, budget), validation=validation)
+    if way == "unlike each other":
+        points = summaries(programs)
+        unlike = of_each_task(programs, parts.train, lambda own: own[farthest(points[own], budget, rng)])
+        return replace(parts, train=unlike, validation=validation)
+    first = some(parts.train, budget // 2)
+    half = replace(parts, train=first, validation=validation)
+    count = _DOUBTERS if way == "doubtful" else 1
+    models = [Scorer(train(programs, half, seed + 100 * i, epochs, folder)) for i in range(count)]
+    rest = np.setdiff1d(parts.train, first)
+    left = programs.select(rest)
+    found = np.stack([one.throughput(one.score(left.graphs, left.task)) for one in models])
+    worth = np.full(len(programs), -np.inf)
+    worth[rest] = found.std(0) if way == "doubtful" else found.mean(0)
+    more = of_each_task(programs, rest, lambda own: own[np.argsort(-worth[own])][: budget - budget // 2])
+    return replace(parts, train=np.sort(np.concatenate([first, more])), validation=validation)
+
+
+WAYS = ("all", "random", "unlike each other", "best", "doubtful")
+
+
+def run(
+    way: str, seed: int, store: Path, held_out: Sequence[str], budget: int, epochs: int | None, runs: Path
+) -> tuple[str, dict[str, Any]]:
+    """Trains on what a way chooses and tests it, or reads the run that was saved before."""
+    settings = [asdict(PRESETS["gnn"]), asdict(PRESET_SETTINGS["gnn"])]
+    known = json.dumps([digest_of(store), *held_out, budget, epochs, settings])
+    digest = hashlib.sha256(known.encode()).hexdigest()[:12]
+    path = runs / f"{way.replace(' ', '-')}-{seed}-{digest}.json"
+    if not path.exists():
+        torch.set_num_threads(1)
+        programs = GraphStore(store).load()
+        parts = split_programs(programs, held_out, seed)
+        chosen = choose(way, programs, parts, budget, seed, epochs, path.with_suffix(".first"))
+        model = compare.gnn(train(programs, chosen, seed, epochs, path.with_suffix(".fit")))
+        test = programs.select(parts.test)
+        found = evaluate(test, *model(test), tuple(held_out))[0]
+        write_text(path, json.dumps({"train_programs": len(chosen.train), "metrics": found}))
+    return way, json.loads(path.read_text())
+
+
+def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
+    """Runs what is missing among the ``finished`` runs on ``data``, prints the table and writes the JSON."""
+    held_out = arguments.held_out or TEST_NETWORKS[scheduler().name]
+    seeds = range(1 if arguments.quick else arguments.seeds)
+    store = extract_store(data, stores, "statements")
+    jobs = [(way, seed) for way in WAYS for seed in seeds]
+    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("training", total=len(jobs))
+        work = joblib.Parallel(n_jobs=1 if arguments.quick else joblib.cpu_count(), return_as="generator_unordered")
+        epochs = 1 if arguments.quick else None
+        for way, result in work(
+            joblib.delayed(run)(way, seed, store, held_out, arguments.budget, epochs, finished) for way, seed in jobs
+        ):
+            runs[way].append(result)
+            progress.advance(bar)
+    ways = {way: compare.summarise([one["metrics"] for one in found]) for way, found in runs.items()}
+    title = f"{', '.join(held_out)}; {arguments.budget} programs of each training task; {len(seeds)} seeds"
+    console.print(compare.table(title, ways))
+    settings = {"seeds": list(seeds), "held_out": list(held_out), "budget": arguments.budget, "quick": arguments.quick}
+    settings["data_measured_on"] = measured_on(data)
+    programs = {way: found[0]["train_programs"] for way, found in runs.items()}
+    name = result_name("choosing", scheduler().name)
+    write_result(arguments.json, name, settings, {"ways": ways, "train_programs": programs})
+
+
+def main() -> None:
+    """Reads the options and runs the benchmark."""
+    name = scheduler().name
+    options = parser(__doc__)
+    options.add_argument("--data", type=Path, default=DATA[name], help="the measured programs")
+    options.add_argument("--held-out", nargs="+", metavar="NETWORK", help="instead of the test networks")
+    options.add_argument("--budget", type=int, default=8, help="programs to measure of each training task")
+    options.add_argument("--seeds", type=int, default=3)
+    runs = WORK / result_name("choosing", name)
+    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
+    arguments = options.parse_args()
+    if not arguments.quick:
+        benchmark(arguments, arguments.data, WORK, arguments.runs)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        thin = thin_out(arguments.data, Path(folder) / "thin")
+        benchmark(arguments, thin, Path(folder), Path(folder) / "runs")
+
+
+if __name__ == "__main__":
+    main()
