@@ -22,7 +22,7 @@ from common import DATA, console, parser, write_result
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.schedulers.database.records import Database, DatabaseRecord, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, MeasureSettings
 
@@ -43,17 +43,17 @@ def measure(
 ) -> tuple[Latencies, float]:
     """Seconds of the programs of each task, NaN for one that fails; and what running one took, without building."""
     assert isinstance(SCHEDULER, MetaSchedule)
-    runner, target = exclusive_runner(settings), SCHEDULER.target()
+    target = SCHEDULER.target()
     latencies, spent, count = [], 0.0, 0
     for records in track(tasks, "measuring", console=console, transient=True):
         candidates = [database.replay(record) for record in records]
         built = SCHEDULER.build_pool.build([(candidate.sch.mod, target) for candidate in candidates])
         start = time.perf_counter()
         if in_turn:
-            outcomes = runner.run_built(candidates, built)
+            outcomes = run_built(candidates, built, settings)
         else:
             both = zip(candidates, built, strict=True)
-            outcomes = [outcome for one, own in both for outcome in runner.run_built([one], [own])]
+            outcomes = [outcome for one, own in both for outcome in run_built([one], [own], settings)]
         spent, count = spent + time.perf_counter() - start, count + len(records)
         latencies.append(np.array([min(outcome.seconds, default=np.nan) for outcome in outcomes]))
     return latencies, spent / count

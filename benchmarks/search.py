@@ -83,7 +83,7 @@ def search_task(task: Task, model: str, seed: int, trials: int, batch: int, popu
 def warm_up(task: Task) -> None:
     """Starts the workers and the imports that the first search would pay for alone."""
     target, untuned = scheduler().target(), [scheduler().untuned(task)]
-    list(scheduler().measure([(task, untuned)], target, MeasureSettings(repeats=1, min_repeat_ms=1)))
+    list(scheduler().measure([(task, untuned)], target, MeasureSettings(repeats=1, turns=1)))
     GNNCostModel().predict(setup().context(task, target), untuned)
 
 

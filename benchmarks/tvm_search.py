@@ -8,7 +8,7 @@ from typing import Any
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
-from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search import Follower
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
@@ -39,7 +39,7 @@ def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) 
             max_trials_global=settings.trials,
             num_trials_per_iter=settings.batch,
             builder=PooledBuilder(),
-            runner=exclusive_runner(MeasureSettings()),
+            runner=ExclusiveRunner(MeasureSettings()),
             cost_model=model,
             measure_callbacks=[*ms.MeasureCallback.create("default"), Follower(on, profiler)],
         )

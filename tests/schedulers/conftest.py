@@ -20,7 +20,7 @@ from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Network, Outcome,
 #: A perceptron of four tasks for each scheduler.
 NETWORKS = {"meta-schedule": "perceptron", "auto-scheduler": "mlp"}
 
-QUICK = MeasureSettings(repeats=2, min_repeat_ms=1)
+QUICK = MeasureSettings(repeats=2)
 
 
 @dataclass

@@ -29,6 +29,8 @@ FAILURES = {
     7: Failure.RUN_TIMEOUT,
     8: Failure.UNKNOWN,
 }
+#: Kind of failure -> its first ``MeasureErrorNo``.
+CODES = {failure: code for code, failure in reversed(FAILURES.items())}
 
 
 @dataclass(frozen=True)

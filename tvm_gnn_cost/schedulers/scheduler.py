@@ -81,16 +81,13 @@ class MeasureSettings:
     """How a program is measured.
 
     Attributes:
-        repeats: Number of repeats; each gives one latency. MetaSchedule's place the arguments anew in memory.
-        turns: How often the programs of a batch take turns in a repeat; of MetaSchedule's alone.
-        min_repeat_ms: The shortest duration of a repeat in milliseconds, in which a fast program runs several times; of
-            ``auto_scheduler``'s alone.
+        repeats: Number of repeats; each places the arguments anew in memory and gives one latency.
+        turns: How often the programs of a batch take turns in a repeat.
         timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
     """
 
     repeats: int = 3
     turns: int = 2
-    min_repeat_ms: int = 10
     timeout_s: float = 20.0
 
 
@@ -127,7 +124,6 @@ class CollectPlan:
         seed: Seed of the samples.
         repeats: See :class:`MeasureSettings`.
         turns: See :class:`MeasureSettings`.
-        min_repeat_ms: See :class:`MeasureSettings`.
         workloads_at_once: Workloads whose tasks are made together, so that they take turns.
         tasks_at_once: Tasks whose programs are built together, so that no core idles at the end of each task.
     """
@@ -138,7 +134,6 @@ class CollectPlan:
     seed: int = 0
     repeats: int = 4
     turns: int = 4
-    min_repeat_ms: int = 30
     workloads_at_once: int = 8
     tasks_at_once: int = 8
 

@@ -49,7 +49,6 @@ def collect(
     seed: int = 0,
     repeats: int = 4,
     turns: int = 4,
-    min_repeat_ms: int = 30,
     scheduler: str | None = None,
     hardware: str = "cpu",
     progress: Progress = ignore,
@@ -65,9 +64,8 @@ def collect(
         random: Random samples of the design space, for each task.
         guided: Samples near the fastest ones measured so far, for each task.
         seed: Of the samples.
-        repeats: Times that each program is measured; MetaSchedule's at another place in memory each time.
-        turns: How often the programs of one of MetaSchedule's tasks take turns in a repeat.
-        min_repeat_ms: The least duration of a repeat of ``auto-scheduler``; a short program runs many times within it.
+        repeats: Times that each program is measured, at another place in memory each time.
+        turns: How often the programs of a task take turns in a repeat.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
         progress: Receives events.
@@ -77,7 +75,7 @@ def collect(
         WrongTVM: the installed TVM does not have the scheduler.
     """
     chosen = scheduler_named(scheduler)
-    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns, min_repeat_ms)
+    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns)
     if not plan.workloads:
         raise InputError("no workload to collect; name a network, an operator or a group")
     for name in plan.workloads:
@@ -111,7 +109,7 @@ class _Filler:
     ) -> None:
         self.scheduler, self.target, self.plan = scheduler, target, plan
         self.collection, self.progress = collection, progress
-        self.settings = MeasureSettings(plan.repeats, plan.turns, plan.min_repeat_ms)
+        self.settings = MeasureSettings(plan.repeats, plan.turns)
         self.seen: set[str] = set()
         self.measured = self.failed = 0
 

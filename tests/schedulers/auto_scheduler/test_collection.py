@@ -26,7 +26,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import load_pickle
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Task
 
-PLAN = CollectPlan(("softmax/0", "pooling/1"), random=3, guided=2, min_repeat_ms=1)
+PLAN = CollectPlan(("softmax/0", "pooling/1"), random=3, guided=2, turns=1)
 TARGET = local_target("here")
 
 
@@ -81,7 +81,7 @@ def test_tasks_and_card_are_in_tensets_layout(
             "guided": 2,
             "seed": 0,
             "repeats": 4,
-            "min_repeat_ms": 1,
+            "turns": 1,
         },
     }
 

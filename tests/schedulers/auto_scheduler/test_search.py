@@ -34,38 +34,28 @@ def test_a_gnns_seconds_are_told_apart(checkpoint: str) -> None:
 
 
 def test_builder_and_runner_are_timed_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[str] = []
-
-    class Lock:
-        def __enter__(self) -> None:
-            held.append("taken")
-
-        def __exit__(self, *_: object) -> None:
-            held.append("released")
-
-    def work(*_: object) -> int:
+    def build(*_: object) -> int:
         time.sleep(0.01)
-        return len(held)
+        return 1
 
     def fail(*_: object) -> None:
         time.sleep(0.01)
         raise ValueError("a failed run")
 
-    monkeypatch.setattr(search, "machine_to_itself", Lock)
+    monkeypatch.setattr(search, "run_built", fail)
     originals = {name: tvm.get_global_func(name) for name in (BUILD, RUN)}
     try:
-        tvm.register_func(BUILD, work, override=True)
-        tvm.register_func(RUN, fail, override=True)
-        with search._timed_measurement() as seconds:
+        tvm.register_func(BUILD, build, override=True)
+        tvm.register_func(RUN, lambda *_: 2, override=True)
+        with search._measurement() as seconds:
             assert seconds == {"building": 0.0, "running": 0.0}
-            assert tvm.get_global_func(BUILD)([1], 2) == 0
-            assert held == []
+            assert tvm.get_global_func(BUILD)([1], 2) == 1
             with pytest.raises(ValueError, match="a failed run"):
-                tvm.get_global_func(RUN)([1], 2)
-            assert held == ["taken", "released"]
+                tvm.get_global_func(RUN)([1], [2], 3)
             assert all(0.01 <= one < 5 for one in seconds.values())
             timed = dict(seconds)
         tvm.get_global_func(BUILD)([1], 2)
+        assert tvm.get_global_func(RUN)([1], [2], 3) == 2
         assert seconds == timed
     finally:
         for name, original in originals.items():

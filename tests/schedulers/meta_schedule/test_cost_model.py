@@ -18,7 +18,7 @@ from tests.schedulers.meta_schedule.real_schedules import candidates, context
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
@@ -132,7 +132,7 @@ def test_tune_tir_with_real_measurements(
         max_trials_global=6,
         num_trials_per_iter=3,
         builder=PooledBuilder(build_pool),
-        runner=exclusive_runner(QUICK),
+        runner=ExclusiveRunner(QUICK),
         strategy=small_search(),
         cost_model=GNNCostModel(checkpoint, SETTINGS),
         seed=1,
@@ -154,7 +154,7 @@ def test_tune_relax_with_several_tasks(
         max_trials_global=8,
         num_trials_per_iter=2,
         builder=PooledBuilder(build_pool),
-        runner=exclusive_runner(QUICK),
+        runner=ExclusiveRunner(QUICK),
         strategy=small_search(),
         cost_model=model,
         seed=1,

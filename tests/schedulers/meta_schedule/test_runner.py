@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.meta_schedule.programs import crashing, good
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.schedulers.meta_schedule import runner
 from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, Built
-from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner, run_built
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
 
@@ -24,7 +20,7 @@ def build(pool: BuildPool, target: Any, candidates: list[Any]) -> list[Built]:
 def test_a_program_that_crashes_has_failed_and_the_next_one_runs(build_pool: BuildPool, target: Any) -> None:
     candidates = [good(), crashing(), good()]
     built = build(build_pool, target, candidates)
-    first, crash, last = exclusive_runner(QUICK).run_built(candidates, built)
+    first, crash, last = run_built(candidates, built, QUICK)
     for outcome in (first, last):
         assert outcome.failure is None
         assert len(outcome.seconds) == 2
@@ -36,14 +32,14 @@ def test_a_program_that_crashes_has_failed_and_the_next_one_runs(build_pool: Bui
 
 def test_a_program_that_runs_too_long_has_failed(build_pool: BuildPool, target: Any) -> None:
     candidates = [good()]
-    settings = MeasureSettings(repeats=1_000_000, min_repeat_ms=1, timeout_s=1.5)
-    (outcome,) = exclusive_runner(settings).run_built(candidates, build(build_pool, target, candidates))
+    settings = MeasureSettings(repeats=1_000_000, timeout_s=1.5)
+    (outcome,) = run_built(candidates, build(build_pool, target, candidates), settings)
     assert (outcome.failure, outcome.seconds) == (Failure.RUN_TIMEOUT, ())
     assert outcome.message == "not done within 1.5 seconds"
 
 
 def test_a_failed_build_is_not_run() -> None:
-    (outcome,) = exclusive_runner(QUICK).run_built([good()], [Built(None, Failure.BUILD_TIMEOUT, "too slow")])
+    (outcome,) = run_built([good()], [Built(None, Failure.BUILD_TIMEOUT, "too slow")], QUICK)
     assert (outcome.failure, outcome.message, outcome.seconds) == (Failure.BUILD_TIMEOUT, "too slow", ())
 
 
@@ -53,28 +49,7 @@ def test_metaschedule_gets_results_and_messages(build_pool: BuildPool, target: A
         ms.runner.RunnerInput(one.artifact, "cpu", candidate.args_info)
         for candidate, one in zip(candidates, build(build_pool, target, candidates), strict=True)
     ]
-    ran, crash = (future.result() for future in exclusive_runner(QUICK).run(inputs))
+    ran, crash = (future.result() for future in ExclusiveRunner(QUICK).run(inputs))
     assert ran.error_msg is None
     assert len(ran.run_secs) == 2
     assert crash.error_msg == "the program crashed"
-
-
-def test_no_other_process_measures_meanwhile(
-    build_pool: BuildPool, target: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = []
-
-    @contextmanager
-    def lock() -> Iterator[None]:
-        held.append("taken")
-        yield
-        held.append("released")
-
-    monkeypatch.setattr(runner, "machine_to_itself", lock)
-    exclusive_runner(QUICK).run_built([good()], build(build_pool, target, [good()]))
-    exclusive_runner(QUICK).run([])
-    assert held == ["taken", "released"] * 2
-
-
-def test_equal_settings_share_a_worker() -> None:
-    assert exclusive_runner(QUICK) is exclusive_runner(MeasureSettings(repeats=2, turns=2, min_repeat_ms=1))

@@ -64,17 +64,18 @@ def test_every_candidate_gets_the_outcome_of_its_own(
     scheduler: MetaSchedule, tasks: list[Task], target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Fake:
-        """Builds numbers, and runs a number for so many seconds."""
+        """Builds numbers."""
 
         def build(self, programs: list[Any]) -> list[Built]:
             return [Built(str(number)) for number in range(len(programs))]
 
-        def run_built(self, candidates: list[Any], built: list[Built]) -> list[Outcome]:
-            assert len(candidates) == len(built)
-            return [Outcome((float(str(one.artifact)),)) for one in built]
+    def run(candidates: list[Any], built: list[Built], _settings: object) -> list[Outcome]:
+        """Runs a number for so many seconds."""
+        assert len(candidates) == len(built)
+        return [Outcome((float(str(one.artifact)),)) for one in built]
 
     monkeypatch.setattr(scheduler, "build_pool", Fake())
-    monkeypatch.setattr(module, "exclusive_runner", lambda _: Fake())
+    monkeypatch.setattr(module, "run_built", run)
     groups = [(task, [scheduler.untuned(task)] * (1 + number)) for number, task in enumerate(tasks)]
     found = [(task, [one.latency for one in own]) for task, own in scheduler.measure(groups, target, QUICK)]
     assert found == list(zip(tasks, ([0.0], [1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]), strict=True))

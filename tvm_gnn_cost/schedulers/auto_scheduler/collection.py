@@ -62,8 +62,8 @@ class TensetCollection:
                 "different machines do not belong together, choose another --hardware"
             )
         settings = asdict(plan) | {"workloads": workloads}
-        # The records do not depend on how many tasks are built together, and take no turns.
-        del settings["tasks_at_once"], settings["workloads_at_once"], settings["turns"]
+        # The records do not depend on how many tasks are built together.
+        del settings["tasks_at_once"], settings["workloads_at_once"]
         self.card = {"machine": machine, "target": str(target), "date": today(), "settings": settings}
 
     def open(self) -> None:

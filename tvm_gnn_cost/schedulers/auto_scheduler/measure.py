@@ -1,43 +1,62 @@
-"""Builds states on all cores and runs them on this machine, one at a time."""
+"""Builds states on all cores and runs those of a task in turn, while no other process measures."""
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tvm import auto_scheduler
-from tvm.auto_scheduler.measure import MeasureInput
+from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
-from tvm_gnn_cost.datasets.tenset import FAILURES
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.datasets.tenset import CODES, FAILURES
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome, Task
+from tvm_gnn_cost.schedulers.turn_runner import BuiltProgram, turn_runner
 
-
-def local_runner(settings: MeasureSettings) -> auto_scheduler.LocalRunner:
-    """TVM's runner with these settings; its timeout counts whole seconds."""
-    return auto_scheduler.LocalRunner(
-        timeout=int(settings.timeout_s),
-        number=1,
-        repeat=settings.repeats,
-        min_repeat_ms=settings.min_repeat_ms,
-        enable_cpu_cache_flush=False,
-    )
+#: What a record has in place of the costs of a program that failed.
+_NO_COST = 1e10
 
 
 def measure_states(
     groups: Sequence[tuple[Task, Sequence[Any]]], settings: MeasureSettings
 ) -> Iterator[tuple[Task, list[Outcome]]]:
-    """Builds the states of all tasks, then runs them and yields the outcomes task by task.
-
-    This TVM reports a program that exceeds the timeout as a run error.
-    """
+    """Builds the states of all tasks, then runs them and yields the outcomes task by task."""
     inputs = [[MeasureInput(task.workload, state) for state in states] for task, states in groups]
     built = iter(auto_scheduler.LocalBuilder().build([one for some in inputs for one in some], 0))
     for (task, _), some in zip(groups, inputs, strict=True):
-        artifacts = [next(built) for _ in some]
-        with machine_to_itself():
-            results = local_runner(settings).run(some, artifacts, 0)
+        results = run_built(some, [next(built) for _ in some], settings)
         yield task, [outcome_of(result) for result in results]
+
+
+def run_built(inputs: Sequence[Any], built: Sequence[Any], settings: MeasureSettings) -> list[MeasureResult]:
+    """Runs built states and removes what was built.
+
+    Args:
+        inputs: ``MeasureInput`` of each state.
+        built: Its ``BuildResult``.
+        settings: How programs are measured.
+    """
+    pairs = list(zip(inputs, built, strict=True))
+    ran = iter(turn_runner(settings).run([_program(of, one) for of, one in pairs if not int(one.error_no)]))
+    results = []
+    for one in built:
+        if code := int(one.error_no):
+            results.append(MeasureResult([_NO_COST], code, str(one.error_msg or ""), float(one.time_cost), time.time()))
+            continue
+        outcome = next(ran)
+        code = CODES[outcome.failure] if outcome.failure else 0
+        costs = list(outcome.seconds) or [_NO_COST]
+        results.append(MeasureResult(costs, code, outcome.message, float(one.time_cost), time.time()))
+        shutil.rmtree(Path(str(one.filename)).parent, ignore_errors=True)
+    return results
+
+
+def _program(measured: Any, built: Any) -> BuiltProgram:
+    tensors = measured.task.compute_dag.tensors
+    infos = tuple(("TENSOR", str(one.dtype), tuple(int(size) for size in one.shape)) for one in tensors)
+    return str(built.filename), infos
 
 
 def outcome_of(result: Any) -> Outcome:

@@ -168,7 +168,7 @@ class AutoScheduler:
         states = [untuned(task) for task in tasks]
         groups = [(task, [state]) for task, state in zip(tasks, states, strict=True)]
         # A program before any schedule can be a hundred times slower than a tuned one.
-        settings = MeasureSettings(repeats=1, min_repeat_ms=1, timeout_s=120)
+        settings = MeasureSettings(repeats=1, turns=1, timeout_s=120)
         measured = self.measure(groups, target, settings)
         outcomes = [outcome for _, (outcome,) in measured]
         save_untuned(tasks, states, outcomes, work_dir)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
-from tvm_gnn_cost.schedulers.auto_scheduler.measure import local_runner, outcome_of
+from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
@@ -54,7 +53,7 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
         init_search_callbacks=callbacks,
     )
     earlier = _model_seconds(model)
-    with _timed_measurement() as measuring:
+    with _measurement() as measuring:
 
         def seconds(elapsed: float) -> dict[str, float]:
             known = {phase: spent - earlier[phase] for phase, spent in _model_seconds(model).items()} | measuring
@@ -66,7 +65,7 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
             num_measure_trials=_UNLIMITED,
             num_measures_per_round=settings.batch,
             builder=auto_scheduler.LocalBuilder(),
-            runner=local_runner(MeasureSettings()),
+            runner=auto_scheduler.LocalRunner(),  # calls what _measurement() puts in its place
             measure_callbacks=[auto_scheduler.RecordToFile(records), _Follower(tasks, on, seconds, scheduler)],
             verbose=0,
         )
@@ -109,26 +108,23 @@ def _model_seconds(model: Any) -> dict[str, float]:
 
 
 @contextmanager
-def _timed_measurement() -> Iterator[dict[str, float]]:
-    """Yields the seconds spent in ``auto_scheduler``'s builder and runner so far.
-
-    Meanwhile no other process on this machine measures while the runner does.
-    """
+def _measurement() -> Iterator[dict[str, float]]:
+    """Puts our runner in place of ``auto_scheduler``'s, and yields the seconds spent in its builder and in ours."""
     seconds = {"building": 0.0, "running": 0.0}
     names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
     originals = {phase: tvm.get_global_func(name) for phase, name in names.items()}
 
-    def replacing(phase: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            alone = nullcontext() if phase == "building" else machine_to_itself()
-            with timed(seconds, phase), alone:
-                return originals[phase](*arguments)
+    def build(*arguments: Any) -> Any:
+        with timed(seconds, "building"):
+            return originals["building"](*arguments)
 
-        return call
+    def run(inputs: Sequence[Any], built: Sequence[Any], *_settings: Any) -> Any:
+        with timed(seconds, "running"):
+            return run_built(inputs, built, MeasureSettings())
 
     try:
-        for phase, name in names.items():
-            tvm.register_func(name, replacing(phase), override=True)
+        tvm.register_func(names["building"], build, override=True)
+        tvm.register_func(names["running"], run, override=True)
         yield seconds
     finally:
         for phase, name in names.items():

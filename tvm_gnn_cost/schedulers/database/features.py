@@ -10,7 +10,7 @@ import tvm
 
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.schedulers.bisection import each_or_empty
-from tvm_gnn_cost.schedulers.database.installed_tvm import ms
+from tvm_gnn_cost.schedulers.installed_tvm import ms
 
 _NONE = np.zeros((0, PER_STORE_COLUMNS), np.float32)
 

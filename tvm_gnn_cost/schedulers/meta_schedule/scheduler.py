@@ -33,7 +33,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
@@ -113,9 +113,8 @@ class MetaSchedule:
     ) -> Iterator[tuple[Task, list[Outcome]]]:
         candidates = [candidate for _, some in groups for candidate in some]
         built = iter(self.build_pool.build([(candidate.sch.mod, target) for candidate in candidates]))
-        runner = exclusive_runner(settings)
         for task, some in groups:
-            yield task, runner.run_built(some, [next(built) for _ in some])
+            yield task, run_built(some, [next(built) for _ in some], settings)
 
     def graphs(self, task: Task, candidates: Sequence[Any], detail: Detail = "statements") -> ProgramGraphs:
         return extract_graphs([candidate.sch.mod for candidate in candidates], detail=detail, on_error="skip")
@@ -185,7 +184,7 @@ class MetaSchedule:
         groups = [(task, [untuned(task)]) for task in tasks]
         return [
             outcomes[0]
-            for _, outcomes in self.measure(groups, target, MeasureSettings(repeats=1, min_repeat_ms=1, timeout_s=60.0))
+            for _, outcomes in self.measure(groups, target, MeasureSettings(repeats=1, turns=1, timeout_s=60.0))
         ]
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:

@@ -12,7 +12,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
-from tvm_gnn_cost.schedulers.meta_schedule.runner import exclusive_runner
+from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of, open_database
@@ -82,7 +82,7 @@ def search(
                 max_trials_global=_UNLIMITED,
                 num_trials_per_iter=settings.batch,
                 builder=builder,
-                runner=exclusive_runner(MeasureSettings()),
+                runner=ExclusiveRunner(MeasureSettings()),
                 database=database,
                 cost_model=model,
                 measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],

@@ -36,7 +36,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database as TVM's tuning leaves it; the latencies are made up."""
     import tvm
 
-    from tvm_gnn_cost.schedulers.database.installed_tvm import ms
+    from tvm_gnn_cost.schedulers.installed_tvm import ms
 
     folder = tmp_path_factory.mktemp("theirs") / "their-network"
     folder.mkdir()
@@ -77,7 +77,7 @@ def test_a_database_is_evaluated_as_a_network_of_its_folders_name(theirs: Path) 
 @pytest.mark.needs("tvm")
 def test_a_module_has_the_same_graph_in_either_tvm() -> None:
     from tvm_gnn_cost import extract_graphs
-    from tvm_gnn_cost.schedulers.database.installed_tvm import Schedule
+    from tvm_gnn_cost.schedulers.installed_tvm import Schedule
 
     schedule = Schedule(workload())
     block = (schedule.get_block if hasattr(schedule, "get_block") else schedule.get_sblock)("product")

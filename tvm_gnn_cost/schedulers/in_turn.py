@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 #: TVM's function that removes all arguments from the caches but the first, which the layer before has just written.
@@ -137,13 +138,15 @@ class _Program:
 def _placed(places: dict[Any, Any], position: int, info: Any) -> Any:
     """The argument at a position with this shape and dtype: a view of the memory that all of its size share."""
     import tvm
-    from tvm.s_tir.meta_schedule.runner.local_runner import default_alloc_argument
 
+    from tvm_gnn_cost.schedulers.installed_tvm import ms
+
+    allocate = import_module(f"{ms.__name__}.runner.local_runner").default_alloc_argument
     _, dtype, shape = info
     sizes = tuple(map(int, shape))
     key = (position, str(dtype), math.prod(sizes))
     if key not in places:
-        ((places[key],),) = default_alloc_argument(tvm.cpu(), (info,), 1)
+        ((places[key],),) = allocate(tvm.cpu(), (info,), 1)
     return places[key]._create_view(sizes)
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
-from tvm import te
 
-from tvm_gnn_cost.schedulers.meta_schedule import in_turn
-from tvm_gnn_cost.schedulers.meta_schedule.in_turn import run_in_turn
+from tvm_gnn_cost.schedulers import in_turn
+from tvm_gnn_cost.schedulers.in_turn import run_in_turn
+
+pytestmark = pytest.mark.needs("s_tir")
 
 #: Fits into the second cache of any processor, and takes long to fetch from memory.
 VALUES = 1 << 16
@@ -20,6 +20,9 @@ INFOS = (("TENSOR", "float32", (16,)), ("TENSOR", "float32", (VALUES // 16, 16))
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     """Adds up weights; takes microseconds."""
+    import tvm
+    from tvm import te
+
     data, weights = te.placeholder((16,), "float32", "data"), te.placeholder((VALUES // 16, 16), "float32", "weights")
     k = te.reduce_axis((0, VALUES // 16), "k")
     sums = te.compute((16,), lambda i: te.sum(data[i] * weights[k, i], axis=k), name="sums")
@@ -42,6 +45,8 @@ def test_a_repeat_has_one_latency(program: tuple[str, Any]) -> None:
 
 
 def test_weights_are_fetched_from_memory(program: tuple[str, Any]) -> None:
+    import tvm
+
     arguments = [tvm.runtime.tensor(np.ones(shape, np.float32)) for _, _, shape in INFOS]
     loaded = tvm.runtime.load_module(program[0])
     warm = min(loaded.time_evaluator(loaded.entry_name, tvm.cpu(), number=100, repeat=10)(*arguments).results)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.schedulers.conftest import QUICK
+from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
+
+pytestmark = pytest.mark.needs("tvm")
+
+
+def test_a_program_that_is_not_there_has_failed() -> None:
+    from tvm_gnn_cost.schedulers.turn_runner import turn_runner
+
+    (outcome,) = turn_runner(QUICK).run([("none.so", (("TENSOR", "float32", (4,)),))])
+    assert (outcome.failure, outcome.seconds) == (Failure.RUN_ERROR, ())
+    assert "none.so" in outcome.message
+
+
+def test_no_other_process_measures_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm_gnn_cost.schedulers import turn_runner
+
+    held = []
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        held.append("taken")
+        yield
+        held.append("released")
+
+    monkeypatch.setattr(turn_runner, "machine_to_itself", lock)
+    turn_runner.turn_runner(QUICK).run([("none.so", ())])
+    assert held == ["taken", "released"]
+    assert turn_runner.turn_runner(QUICK).run([]) == []
+    assert held == ["taken", "released"]
+
+
+def test_equal_settings_share_a_worker() -> None:
+    from tvm_gnn_cost.schedulers.turn_runner import turn_runner
+
+    assert turn_runner(QUICK) is turn_runner(MeasureSettings(repeats=2))
