@@ -29,7 +29,8 @@ from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.evaluation.compare import summarise
 from tvm_gnn_cost.schedulers import scheduler
 
-MODELS = ("gnn", "xgb", "mlp")
+_COLOURS = {"gnn": "tab:blue", "xgb": "tab:orange", "mlp": "tab:green"}
+MODELS = tuple(_COLOURS)
 _TASKS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 _PROGRAMS_PER_TASK = (2, 4, 8)
 _METRICS = {"pairwise_accuracy": "pairs in order", "top1": "top-1", "top5": "top-5"}
@@ -66,7 +67,7 @@ def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
     """A metric a plot: a line a model for fewer tasks, a dashed one for fewer programs a task."""
     figure, axes = plt.subplots(1, len(_METRICS), figsize=(5 * len(_METRICS), 4.2))
     for axis, (metric, label) in zip(axes, _METRICS.items(), strict=True):
-        for (name, points), colour in zip(models.items(), ("tab:blue", "tab:orange", "tab:green"), strict=True):
+        for name, points in models.items():
             lines = {
                 "-": ("fewer tasks", [one for one in points if one["programs_per_task"] is None]),
                 "--": ("fewer programs a task", [one for one in points if one["share_of_tasks"] == 1]),
@@ -75,7 +76,9 @@ def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
                 line = sorted(line, key=lambda one: int(one["programs"]))
                 mean, std = ([one["metrics"][metric][key] for one in line] for key in ("mean", "std"))
                 programs = [one["programs"] for one in line]
-                axis.errorbar(programs, mean, std, fmt=f"o{style}", color=colour, capsize=3, label=f"{name}, {what}")
+                axis.errorbar(
+                    programs, mean, std, fmt=f"o{style}", color=_COLOURS[name], capsize=3, label=f"{name}, {what}"
+                )
         axis.set(xscale="log", xlabel="programs to train on", title=label)
         axis.xaxis.set_major_formatter(ScalarFormatter())
         axis.xaxis.set_minor_formatter(NullFormatter())

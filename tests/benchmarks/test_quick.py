@@ -53,8 +53,8 @@ def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
 def test_choosing_compares_ways_with_as_many_programs(tmp_path: Path) -> None:
     found = quick_run("choosing", ["ways"], tmp_path / "result.json", "--budget", "4")
     programs = found["train_programs"]
-    assert len({programs[way] for way in ("random", "unlike each other", "best", "doubtful")}) == 1
-    assert programs["random"] < programs["all"]
+    assert set(programs) == {"random", "unlike each other", "doubtful"}
+    assert len(set(programs.values())) == 1
 
 
 @pytest.mark.needs("tvm")
