@@ -87,7 +87,7 @@ class MeasuredPrograms:
         graphs: P program graphs.
         tasks: The tasks of the programs.
         task: int32[P], index into ``tasks``.
-        latency: float64[P], median over the repeats in seconds; infinite if the program failed.
+        latency: float64[P], the fastest repeat in seconds; infinite if the program failed.
         noise: float32[P], coefficient of variation over the repeats; NaN with fewer than two repeats.
         failure: For each program its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
         phase: For each program how it was sampled (``random`` or ``guided``); empty if that is not known.

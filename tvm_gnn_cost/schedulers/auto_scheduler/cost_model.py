@@ -141,7 +141,7 @@ def _task_name(task: auto_scheduler.SearchTask) -> str:
 
 
 def _latency(result: Any) -> float:
-    """Median of the repeats in seconds; infinite for a failed measurement."""
+    """The fastest repeat in seconds; infinite for a failed measurement."""
     return summarise_repeats([float(seconds) for seconds in result.costs] if result.error_no == 0 else [])[0]
 
 

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.datasets.records import summarise_repeats
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
@@ -83,7 +84,6 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
 
 def _latency(result: Any) -> float:
-    """Median of the repeats in seconds; infinite for a failed measurement."""
-    if result.error_msg is not None or not result.run_secs:
-        return float("inf")
-    return float(np.median([float(seconds) for seconds in result.run_secs]))
+    """The fastest repeat in seconds; infinite for a failed measurement."""
+    ran = result.error_msg is None and result.run_secs
+    return summarise_repeats([float(seconds) for seconds in result.run_secs] if ran else [])[0]
