@@ -8,12 +8,12 @@ programs. Every finished run is saved at once, and a saved run is not run again.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import DATA, WORK, console, parser, result_name, write_result
-from stores import extract_store, measured_on, thin_out
+from common import console, parser, result_name, write_result
+from offline import run_offline
+from stores import extract_store, measured_on
 from trained import ABLATIONS, BASELINES, Job, run_all
 from tvm_gnn_cost import GraphStore
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
@@ -66,21 +66,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
 
 def main() -> None:
     """Reads the options and runs the benchmark."""
-    name = scheduler().name
     options = parser(__doc__)
-    options.add_argument("--data", type=Path, default=DATA[name], help="the measured programs")
-    options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--ablation-seeds", type=int, default=3, help="for the rows for groups of node values")
     options.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
-    runs = WORK / result_name("accuracy", name)
-    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
-    arguments = options.parse_args()
-    if not arguments.quick:
-        benchmark(arguments, arguments.data, WORK, arguments.runs)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        thin = thin_out(arguments.data, Path(folder) / "thin")
-        benchmark(arguments, thin, Path(folder), Path(folder) / "runs")
+    run_offline(options, "accuracy", benchmark)
 
 
 if __name__ == "__main__":

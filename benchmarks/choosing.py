@@ -8,9 +8,6 @@ are tested on networks that no model was trained on. Finished runs are saved, an
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,24 +16,22 @@ from typing import Any
 import joblib
 import numpy as np
 import numpy.typing as npt
-import torch
-from rich.progress import Progress
 
-from common import DATA, WORK, console, parser, result_name, write_result
-from stores import extract_store, measured_on, thin_out
-from trained import digest_of
+from common import console, parser, result_name, write_result
+from offline import run_offline
+from stores import extract_store, measured_on
+from trained import digest_of, one_a_core, saved, train_graph_model, train_model
 from tvm_gnn_cost import GraphStore
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
-from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
-from tvm_gnn_cost.training.pipeline import split_programs, train_gnn
+from tvm_gnn_cost.training.checkpoint import Scorer
+from tvm_gnn_cost.training.fit import PRESET_SETTINGS
+from tvm_gnn_cost.training.pipeline import split_programs
 from tvm_gnn_cost.training.scale import Scale
 
 #: Models whose disagreement says which programs are doubtful.
@@ -73,13 +68,6 @@ def farthest(points: npt.NDArray[np.float32], count: int, rng: np.random.Generat
     return np.array(chosen)
 
 
-def train(programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path) -> Checkpoint:
-    """The default model, trained on the split."""
-    settings = preset_settings("gnn", len(np.unique(programs.task[parts.train])))
-    settings = replace(settings, seed=seed, epochs=epochs or settings.epochs)
-    return train_gnn(programs, parts, PRESETS["gnn"], settings, folder)
-
-
 def choose(
     way: str, programs: MeasuredPrograms, parts: Split, budget: int, seed: int, epochs: int | None, folder: Path
 ) -> Split:
@@ -111,7 +99,7 @@ def choose(
     first = some(parts.train, budget // 2)
     half = replace(parts, train=first, validation=validation)
     count = _DOUBTERS if way == "doubtful" else 1
-    models = [Scorer(train(programs, half, seed + 100 * i, epochs, folder)) for i in range(count)]
+    models = [Scorer(train_graph_model("gnn", programs, half, seed + 100 * i, epochs, folder)) for i in range(count)]
     rest = np.setdiff1d(parts.train, first)
     left = programs.select(rest)
     found = np.stack([one.throughput(one.score(left.graphs, left.task)) for one in models])
@@ -130,19 +118,17 @@ def run(
 ) -> tuple[str, dict[str, Any]]:
     """Trains on what a way chooses and tests it, or reads the run that was saved before."""
     settings = [asdict(PRESETS["gnn"]), asdict(PRESET_SETTINGS["gnn"])]
-    known = json.dumps([digest_of(store), *held_out, budget, epochs, settings])
-    digest = hashlib.sha256(known.encode()).hexdigest()[:12]
-    path = runs / f"{way.replace(' ', '-')}-{seed}-{digest}.json"
-    if not path.exists():
-        torch.set_num_threads(1)
+
+    def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(store).load()
         parts = split_programs(programs, held_out, seed)
         chosen = choose(way, programs, parts, budget, seed, epochs, path.with_suffix(".first"))
-        model = compare.gnn(train(programs, chosen, seed, epochs, path.with_suffix(".fit")))
+        model = train_model("gnn", programs, chosen, seed, epochs, path.with_suffix(".fit"))
         test = programs.select(parts.test)
         found = evaluate(test, *model(test), tuple(held_out))[0]
-        write_text(path, json.dumps({"train_programs": len(chosen.train), "metrics": found}))
-    return way, json.loads(path.read_text())
+        return {"train_programs": len(chosen.train), "metrics": found}
+
+    return way, saved(runs, f"{way}-{seed}", [digest_of(store), *held_out, budget, epochs, settings], compute)
 
 
 def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
@@ -153,15 +139,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
     ways = _QUICK_WAYS if arguments.quick else WAYS
     jobs = [(way, seed) for way in ways for seed in seeds]
     runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("training", total=len(jobs))
-        work = joblib.Parallel(n_jobs=1 if arguments.quick else joblib.cpu_count(), return_as="generator_unordered")
-        epochs = 1 if arguments.quick else None
-        for way, result in work(
-            joblib.delayed(run)(way, seed, store, held_out, arguments.budget, epochs, finished) for way, seed in jobs
-        ):
-            runs[way].append(result)
-            progress.advance(bar)
+    epochs = 1 if arguments.quick else None
+    calls = [joblib.delayed(run)(way, seed, store, held_out, arguments.budget, epochs, finished) for way, seed in jobs]
+    for way, result in one_a_core(calls, arguments.quick):
+        runs[way].append(result)
     rows = {way: compare.summarise([one["metrics"] for one in found]) for way, found in runs.items()}
     title = f"{', '.join(held_out)}; {arguments.budget} programs of each training task; {len(seeds)} seeds"
     console.print(compare.table(title, rows))
@@ -174,21 +155,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
 
 def main() -> None:
     """Reads the options and runs the benchmark."""
-    name = scheduler().name
     options = parser(__doc__)
-    options.add_argument("--data", type=Path, default=DATA[name], help="the measured programs")
     options.add_argument("--held-out", nargs="+", metavar="NETWORK", help="instead of the test networks")
     options.add_argument("--budget", type=int, default=8, help="programs to measure of each training task")
-    options.add_argument("--seeds", type=int, default=3)
-    runs = WORK / result_name("choosing", name)
-    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
-    arguments = options.parse_args()
-    if not arguments.quick:
-        benchmark(arguments, arguments.data, WORK, arguments.runs)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        thin = thin_out(arguments.data, Path(folder) / "thin")
-        benchmark(arguments, thin, Path(folder), Path(folder) / "runs")
+    run_offline(options, "choosing", benchmark)
 
 
 if __name__ == "__main__":

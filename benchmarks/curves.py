@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,9 @@ import numpy as np
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 from rich.table import Table
 
-from common import DATA, WORK, console, parser, result_name, write_result
-from stores import extract_store, measured_on, thin_out
+from common import console, parser, result_name, write_result
+from offline import run_offline
+from stores import extract_store, measured_on
 from trained import Job, Share, run_all
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.evaluation.compare import summarise
@@ -126,21 +126,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
 
 def main() -> None:
     """Reads the options and runs the benchmark."""
-    name = scheduler().name
     options = parser(__doc__)
-    options.add_argument("--data", type=Path, default=DATA[name], help="the measured programs")
     options.add_argument("--held-out", nargs="+", metavar="NETWORK", help="instead of the test networks")
     options.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    options.add_argument("--seeds", type=int, default=3)
-    runs = WORK / result_name("curves", name)
-    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
-    arguments = options.parse_args()
-    if not arguments.quick:
-        benchmark(arguments, arguments.data, WORK, arguments.runs)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        thin = thin_out(arguments.data, Path(folder) / "thin")
-        benchmark(arguments, thin, Path(folder), Path(folder) / "runs")
+    run_offline(options, "curves", benchmark)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
@@ -91,13 +92,20 @@ def train_model(
             "random": lambda: compare.random(seed),
         }
         return simple[name]()
+    return compare.gnn(train_graph_model(name, programs, parts, seed, epochs, folder))
+
+
+def train_graph_model(
+    name: str, programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path
+) -> Checkpoint:
+    """A graph model, trained with a seed; see :func:`train_model`."""
     preset = _preset(name)
     config = replace(PRESETS[preset], groups=ABLATIONS.get(name, PRESETS[preset].groups))
     train_tasks = len(np.unique(programs.task[parts.train]))
     settings = replace(preset_settings(preset, train_tasks), seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs)
-    return compare.gnn(train_gnn(programs, parts, config, settings, folder))
+    return train_gnn(programs, parts, config, settings, folder)
 
 
 @dataclass(frozen=True)
@@ -132,26 +140,46 @@ def run_all(
         The job, and ``all`` and each network -> its metrics; ``train_tasks`` and ``train_programs``, which count
         validation too.
     """
+    for job, result in one_a_core(
+        [joblib.delayed(_run)(job, held_out, 1 if quick else None, runs) for job in jobs], quick
+    ):
+        accuracy = result["all"]["pairwise_accuracy"]
+        about = f"{job.name}, seed {job.seed}, {result['train_programs']} programs"
+        console.print(f"{about}: pairwise accuracy {accuracy:.3f}", highlight=False)
+        yield job, result
+
+
+def one_a_core(calls: Sequence[Any], quick: bool) -> Iterator[Any]:
+    """Yields what each of joblib's delayed calls returns, as soon as it is there; a quick run starts no processes."""
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("training", total=len(jobs))
         # Starting a worker takes longer than a quick training.
         work = joblib.Parallel(n_jobs=1 if quick else joblib.cpu_count(), return_as="generator_unordered")
-        for job, result in work(joblib.delayed(_run)(job, held_out, 1 if quick else None, runs) for job in jobs):
-            accuracy = result["all"]["pairwise_accuracy"]
-            about = f"{job.name}, seed {job.seed}, {result['train_programs']} programs"
-            progress.console.print(f"{about}: pairwise accuracy {accuracy:.3f}", highlight=False)
-            progress.advance(bar)
-            yield job, result
+        yield from progress.track(work(calls), total=len(calls), description="training")
+
+
+def saved(runs: Path, name: str, known: Sequence[Any], compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What a run found; it is computed unless a run with this name and all that is ``known`` of it was saved.
+
+    Args:
+        runs: Folder of the saved runs.
+        name: Begins the name of the run's file.
+        known: What the result depends on, as JSON can hold it.
+        compute: Gets the run's file, to name unfinished work after it.
+    """
+    path = runs / f"{name.replace(' ', '-')}-{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:12]}.json"
+    if not path.exists():
+        torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
+        write_text(path, json.dumps(compute(path)))
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
     preset = None if job.name in BASELINES else _preset(job.name)
     settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
-    known = [job.name, job.seed, asdict(job.share), epochs, settings, digest_of(job.store), ABLATIONS.get(job.name)]
-    digest = hashlib.sha256(json.dumps([*known, *held_out]).encode()).hexdigest()[:12]
-    path = runs / f"{job.name.replace(' ', '-')}-{job.seed}-{digest}.json"
-    if not path.exists():
-        torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
+    known = [asdict(job.share), epochs, settings, digest_of(job.store), ABLATIONS.get(job.name), *held_out]
+
+    def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(job.store).load(with_features=True)
         parts = job.share.of(programs, split_programs(programs, held_out, job.seed), job.seed)
         model = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
@@ -160,9 +188,9 @@ def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
         learned = programs.task[np.concatenate([parts.train, parts.validation])]
         result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0]}
         result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
-        result |= {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
-        write_text(path, json.dumps(result))
-    return job, json.loads(path.read_text())
+        return result | {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
+
+    return job, saved(runs, f"{job.name}-{job.seed}", known, compute)
 
 
 def _preset(name: str) -> str:
