@@ -59,7 +59,13 @@ def workload(name: str) -> tuple[nn.Module, tuple[int, ...]]:
 def is_workload(name: str) -> bool:
     """Whether :func:`workload` knows the name."""
     kind, _, number = name.partition("/")
-    return name in TUNED or name in TRAINING or (kind in operators.KINDS | layers.LAYERS and number.isdecimal())
+    return name in TUNED or name in TRAINING or is_layer(name) or (kind in operators.KINDS and number.isdecimal())
+
+
+def is_layer(name: str) -> bool:
+    """Whether a name is that of a random layer, ``kind/number``."""
+    kind, _, number = name.partition("/")
+    return kind in layers.LAYERS and number.isdecimal()
 
 
 def drawn_workload(name: str) -> tuple[nn.Module, tuple[torch.Tensor]]:

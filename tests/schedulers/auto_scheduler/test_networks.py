@@ -17,6 +17,7 @@ from tvm.contrib import graph_executor
 
 from tests.torch_networks import Convolutional, Recurrent, Transformer, assert_close, export_onnx, make
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.networks.catalogue import drawn_workload, workload
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     NETWORKS,
@@ -115,6 +116,22 @@ def test_a_relay_module_is_a_network() -> None:
         assert network.program is network.expected is None
         outputs.append(CompiledNetwork(network, local_target(), None).run(network.inputs)[0])
     np.testing.assert_allclose(*outputs, atol=1e-6)
+
+
+def test_a_random_layer_computes_what_pytorch_does() -> None:
+    for name in ("depthwise-layer/1", "squeeze-excite-layer/0", "linear-layer/0"):
+        network = load_network(name)
+        assert (network.digest, network.program) == ("", None)
+        assert_right(network, drawn_workload(name)[0])
+    assert set(re.findall(r'data_layout="(\w+)"', str(load_network("depthwise-layer/1").mod))) == {"NHWC"}
+
+
+def test_a_layer_with_a_shape_of_mobilenet_has_no_tasks() -> None:
+    assert workload("depthwise-layer/79")[1] == (1, 32, 112, 112)
+    assert tasks_of_workload("depthwise-layer/79", local_target()) == []
+    assert workload("pointwise-layer/100")[1] == (1, 128, 56, 56)
+    assert tasks_of_workload("pointwise-layer/100", local_target()) == []
+    assert tasks_of_workload("pointwise-layer/0", local_target())
 
 
 @pytest.mark.parametrize("name", NETWORKS)

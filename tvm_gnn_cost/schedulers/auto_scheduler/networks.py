@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 import tvm
 from tvm import auto_scheduler, relay
 from tvm.target import Target
@@ -16,6 +19,7 @@ from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.networks import exported, onnx_graphs
+from tvm_gnn_cost.networks.catalogue import drawn_workload, is_layer, workload
 from tvm_gnn_cost.networks.source import load_model
 from tvm_gnn_cost.schedulers.auto_scheduler import relay_modules
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS, te_operator
@@ -46,6 +50,9 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "vgg-11": ("vgg", {"num_layers": 11, "image_shape": (3, 128, 128)}),
     "squeezenet-v1.0": ("squeezenet", {"version": "1.0", "image_shape": (3, 192, 192)}),
 }
+
+#: Channels times rows of the input of MobileNet's convolutions, which is a test network of ``auto_scheduler`` alone.
+_MOBILENET = (32 * 112, 64 * 112)
 
 #: The networks whose tasks train models, and those whose tasks only test them.
 TRAINING = (
@@ -89,11 +96,13 @@ def load_network(
 
 
 def _workload(name: str) -> tuple[tvm.IRModule, dict[str, Any]]:
-    """A network of ``relay.testing`` in NHWC, with weights from a fixed seed.
+    """A network of ``relay.testing`` in NHWC or a random layer in NCHW, with weights from a fixed seed.
 
     Raises:
         InputError: there is no such network.
     """
+    if is_layer(name):
+        return from_onnx(_layer(name), name)
     if name not in NETWORKS:
         raise InputError(f"unknown network '{name}' for auto_scheduler; one of: {', '.join(NETWORKS)}")
     module, settings = NETWORKS[name]
@@ -101,6 +110,17 @@ def _workload(name: str) -> tuple[tvm.IRModule, dict[str, Any]]:
     mod, params = testing.get_workload(batch_size=1, **settings)
     params = _draw_weights(mod, params, settings.get("layout") == "NHWC", np.random.default_rng(0))
     return mod if "layout" in settings else _to_nhwc(mod), params
+
+
+def _layer(name: str) -> onnx.ModelProto:
+    """A random layer of :mod:`tvm_gnn_cost.networks.layers`, as PyTorch exports it."""
+    module, inputs = drawn_workload(name)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        # torch warns that this exporter, the one for the operators that this TVM knows, is not its newest.
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "layer.onnx"
+        torch.onnx.export(module, inputs, path, opset_version=NEWEST_OPSET, dynamo=False)
+        return onnx_graphs.read_onnx(path)
 
 
 def _to_nhwc(mod: tvm.IRModule) -> tvm.IRModule:
@@ -189,7 +209,7 @@ def check_workload(name: str) -> None:
     Raises:
         InputError: there is none.
     """
-    if not _is_operator(name) and name not in NETWORKS:
+    if not _is_operator(name) and not is_layer(name) and name not in NETWORKS:
         load_network(name)  # a file, or an error that says what there is
 
 
@@ -206,11 +226,15 @@ def _is_operator(name: str) -> bool:
 
 
 def tasks_of_workload(name: str, target: Target) -> list[Task]:
-    """The tasks of a network, or the one of an operator ``kind/number``.
+    """The tasks of a network or a layer, or the one of an operator ``kind/number``.
+
+    A layer whose input is that of one of MobileNet's convolutions has none, because MobileNet tests models.
 
     Raises:
         InputError: there is no such workload.
     """
+    if is_layer(name) and _is_like_mobilenet(workload(name)[1]):
+        return []
     if not _is_operator(name):
         return extract_tasks(load_network(name), target)
     kind, _, number = name.partition("/")
@@ -218,3 +242,8 @@ def tasks_of_workload(name: str, target: Target) -> list[Task]:
     key = auto_scheduler.ComputeDAG(tensors).workload_key()
     auto_scheduler.workload_registry.register_workload_tensors(key, tensors)
     return [Task(str(key), name, 1, plain_task(key, target, name))]
+
+
+def _is_like_mobilenet(shape: tuple[int, ...]) -> bool:
+    """Whether MobileNet has convolutions of an input of this shape, in NCHW."""
+    return len(shape) == 4 and shape[1] * shape[2] in _MOBILENET
