@@ -5,7 +5,8 @@
 
 namespace tvm_gnn_cost {
 
-// Each group is contiguous: a node's row is put together by copying at most six short blocks.
+// Each group is contiguous: a node's row is put together by copying at most six short blocks. The
+// group TARGET is 0 here: tvm_gnn_cost/graphs/processor.py writes it, from the text of a program's target.
 // clang-format off
 #define TVM_GNN_COST_CONSTANT(X) X(const_0) X(const_1)
 #define TVM_GNN_COST_DTYPE(X) X(dtype_bytes) X(dtype_lanes) X(is_float) X(is_int)
@@ -25,9 +26,10 @@ namespace tvm_gnn_cost {
 #define TVM_GNN_COST_WORK(X)                                                                                  \
   X(float_ops) X(float_ops_total) X(math_calls) X(math_calls_total) X(int_ops) X(int_ops_total) X(loads)      \
   X(stores) X(footprint_bytes) X(body_bytes) X(intensity) X(is_innermost) X(body_children)
+#define TVM_GNN_COST_TARGET(X) X(cores) X(vector_bytes) X(flops_per_cycle) X(cache_1_bytes) X(cache_2_bytes)
 #define TVM_GNN_COST_VALUES(X)                                                                                \
   TVM_GNN_COST_CONSTANT(X) TVM_GNN_COST_DTYPE(X) TVM_GNN_COST_LOOP_OWN(X) TVM_GNN_COST_LOOP_CONTEXT(X)        \
-  TVM_GNN_COST_LOOP_DEPTH(X) TVM_GNN_COST_ACCESS(X) TVM_GNN_COST_WORK(X)
+  TVM_GNN_COST_LOOP_DEPTH(X) TVM_GNN_COST_ACCESS(X) TVM_GNN_COST_WORK(X) TVM_GNN_COST_TARGET(X)
 // clang-format on
 
 #define TVM_GNN_COST_COLUMN(name) v_##name,
@@ -39,10 +41,11 @@ inline constexpr int kContextBegin = v_iterations;
 inline constexpr int kDepthColumn = v_tree_depth;
 inline constexpr int kAccessBegin = v_buffer_bytes;
 inline constexpr int kWorkBegin = v_float_ops;
+inline constexpr int kTargetBegin = v_cores;
 inline constexpr int kOwnSize = kContextBegin - kOwnBegin;
 inline constexpr int kContextSize = kDepthColumn - kContextBegin;
 inline constexpr int kAccessSize = kWorkBegin - kAccessBegin;
-inline constexpr int kWorkSize = kColumns - kWorkBegin;
+inline constexpr int kWorkSize = kTargetBegin - kWorkBegin;
 
 }  // namespace tvm_gnn_cost
 

@@ -102,6 +102,24 @@ def test_costs_add_up_over_the_nodes_and_their_iterations() -> None:
     torch.testing.assert_close(model.model.log_costs(x, often) - cost, torch.full_like(cost, LOG_2 / 4))
 
 
+def test_channels_of_nodes_come_from_as_many_steps_away_as_there_are_convolutions() -> None:
+    model, one = scorer(PRESETS["gnn"]), synthetic.graphs(1, seed=3)
+    batch = model.batch(one)
+    channels = model.model.node_channels(batch)
+    assert channels.shape == (len(batch.node_type), model.config.hidden)
+    reached = torch.zeros(len(batch.node_type), dtype=torch.bool)
+    reached[0] = True
+    source, target = torch.cat([batch.edge_index, batch.edge_index.flip(0)], dim=1)
+    for _ in range(model.config.layers):
+        reached[target[reached[source]]] = True
+    other = replace(batch, values=batch.values.clone())
+    other.values[0] += 1
+    changed = (model.model.node_channels(other) != channels).any(1)
+    assert changed[0]
+    assert not changed[~reached].any()
+    assert not reached.all()
+
+
 def test_a_model_without_node_values_still_ranks() -> None:
     scores = scorer(replace(PRESETS["gnn"], groups=())).score(synthetic.graphs(8))
     assert np.isfinite(scores).all()

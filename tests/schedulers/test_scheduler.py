@@ -16,6 +16,7 @@ from tests.schedulers.conftest import Listener, search_settings
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import (
     SAMPLING_PHASES,
@@ -133,14 +134,16 @@ def test_a_program_that_runs_too_long_has_failed(task: Task, candidates: list[An
     assert outcome.message
 
 
-def test_graphs_of_candidates(task: Task, candidates: list[Any]) -> None:
-    statements = scheduler().graphs(task, candidates)
-    tree = scheduler().graphs(task, candidates, "tree")
+def test_graphs_of_candidates(task: Task, candidates: list[Any], target: Any) -> None:
+    statements = scheduler().graphs(task, target, candidates)
+    tree = scheduler().graphs(task, target, candidates, "tree")
     assert (statements.detail, tree.detail) == ("statements", "tree")
     assert len(statements) == len(tree) == len(candidates)
     assert statements.errors == tree.errors == {}
     assert (statements.node_counts > 10).all()
     assert (statements.node_counts < tree.node_counts).all()
+    cores = statements.values[:, [name for name, _ in VALUES].index("cores")]
+    np.testing.assert_allclose(cores, np.log2(1 + int(target.attrs["num-cores"])))
 
 
 def test_features_of_candidates(task: Task, candidates: list[Any], target: Any) -> None:
@@ -187,7 +190,7 @@ def extract(folder: Path, with_features: bool = True) -> Chunk:
 
 
 def test_a_collection_becomes_programs(
-    collected: Path, network: Network, task: Task, candidates: list[Any], outcomes: list[Outcome]
+    collected: Path, network: Network, task: Task, target: Any, candidates: list[Any], outcomes: list[Outcome]
 ) -> None:
     measured = scheduler().measured(collected, jobs=1)
     assert measured.networks == {network.name}
@@ -202,7 +205,7 @@ def test_a_collection_becomes_programs(
     (info,) = programs.tasks
     assert info.weights == {network.name: task.weight}
     assert info.scheduler == scheduler().name
-    direct = scheduler().graphs(task, candidates)
+    direct = scheduler().graphs(task, target, candidates)
     np.testing.assert_array_equal(programs.graphs.values, direct.values)
     np.testing.assert_array_equal(programs.graphs.edges, direct.edges)
     without = extract(collected, with_features=False).programs

@@ -114,6 +114,16 @@ def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost:
         OnlineModel.from_checkpoint(damaged)
 
 
+def test_a_buffer_of_graphs_with_other_node_values_is_refused(checkpoint: Checkpoint) -> None:
+    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
+    new = synthetic.programs(1, 8, seed=40)
+    model.learn("a", new.graphs, new.latency)
+    saved = model.to_checkpoint()
+    older = replace(saved, extra={**saved.extra, "buffer.0.values": saved.extra["buffer.0.values"][:, :63]})
+    with pytest.raises(InputError, match=r"damaged or missing \(63 values a node, expected 68\)"):
+        OnlineModel.from_checkpoint(older)
+
+
 def test_a_model_that_was_never_in_a_search_starts_with_an_empty_buffer(checkpoint: Checkpoint) -> None:
     model = OnlineModel.from_checkpoint(checkpoint)
     assert (model.buffer_size, model.updates, model.detail) == (0, 0, "statements")

@@ -90,6 +90,14 @@ _WORK = (
     "is_innermost",  # For: no loop inside
     "body_children",  # For: statements directly inside
 )
+_TARGET = (
+    # every node: facts of the processor that the program is built for (``graphs.processor``), 0 if unknown
+    "cores",
+    "vector_bytes",
+    "flops_per_cycle",  # of a core, in float32
+    "cache_1_bytes",  # of a core, for data
+    "cache_2_bytes",  # of a core
+)
 
 VALUES: tuple[tuple[str, str], ...] = tuple(
     (name, group)
@@ -99,6 +107,7 @@ VALUES: tuple[tuple[str, str], ...] = tuple(
         ("loop", _LOOP),
         ("access", _ACCESS),
         ("work", _WORK),
+        ("target", _TARGET),
     )
     for name in names
 )

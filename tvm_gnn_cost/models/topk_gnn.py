@@ -42,7 +42,7 @@ class TopKGNNConfig:
     """
 
     detail: Detail = "statements"
-    groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work")
+    groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work", "target")
     type_dim: int = 16
     hidden: int = 64
     layers: int = 2
@@ -52,7 +52,7 @@ class TopKGNNConfig:
     encode: bool = True
     total: bool = True
     costs: int = 8
-    dropout: float = 0.3
+    dropout: float = 0.1
     context: Literal["none", "deviation", "attention"] = "none"
 
 
@@ -234,6 +234,14 @@ class TopKGNN(nn.Module):
             # Stored as log2(1 + n).
             cost = cost + math.log(2) * batch.values[:, self.iterations, None]
         return cost
+
+    def node_channels(self, batch: GraphBatch) -> Tensor:
+        """What the convolutions say of each node if no pooling leaves any out: float32[N, hidden]."""
+        edge_index, relation, _ = self._edges(batch)
+        x = self._encode(batch)
+        for layer in range(self.config.layers):
+            x = self._convolve(layer, x, edge_index, relation)
+        return x
 
     def cost_shares(self, batch: GraphBatch) -> Tensor:
         """Share of each node in its program's costs: float32[N]; all zero without ``costs``."""

@@ -377,7 +377,9 @@ class Scheduler(Protocol):
     ) -> Iterator[tuple[Task, list[Outcome]]]:
         """Builds all candidates on all cores, then runs them one at a time and yields the outcomes task by task."""
 
-    def graphs(self, task: Task, candidates: Sequence[Any], detail: Detail = "statements") -> ProgramGraphs:
+    def graphs(
+        self, task: Task, target: Any, candidates: Sequence[Any], detail: Detail = "statements"
+    ) -> ProgramGraphs:
         """One graph a candidate; an empty one if the candidate cannot be read, and why in ``errors``."""
 
     def features(self, task: Task, target: Any, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:

@@ -50,8 +50,8 @@ class FitSettings:
 
     loss: str = "hinge+mse+top1"
     latency_weight: float = 1.0
-    epochs: int = 20
-    patience: int = 12
+    epochs: int = 40
+    patience: int = 24
     tasks_per_batch: int = 8
     programs_per_task: int = 32
     learning_rate: float = 2e-3
@@ -77,7 +77,7 @@ def preset_settings(preset: str, train_tasks: int) -> FitSettings:
     """The default settings of a preset for a number of training tasks.
 
     >>> preset_settings("gnn", 400).epochs, preset_settings("gnn", 80).epochs
-    (20, 48)
+    (40, 48)
     """
     settings = PRESET_SETTINGS[preset]
     steps = -(-train_tasks // settings.tasks_per_batch)

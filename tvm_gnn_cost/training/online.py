@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.losses import combine
 from tvm_gnn_cost.training.tensor_file import with_prefix
@@ -209,6 +210,8 @@ class OnlineModel:
             for number, entry in enumerate(tasks):
                 arrays: dict[str, Any] = {name: extra[f"buffer.{number}.{name}"].numpy() for name in _GRAPH_FIELDS}
                 graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=model.detail, **arrays)
+                if graphs.values.shape[1] != len(VALUES):
+                    raise ValueError(f"{graphs.values.shape[1]} values a node, expected {len(VALUES)}")
                 model.buffers[entry["task"]] = _TaskBuffer(graphs, extra[f"buffer.{number}.latency"].numpy())
             now = with_prefix(extra, "now.")
             model.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})

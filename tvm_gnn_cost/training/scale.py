@@ -21,7 +21,7 @@ class Scale:
 
     Attributes:
         mean: float64[k].
-        deviation: float64[k]; 1 for a constant column.
+        deviation: float64[k]; infinite for a constant column, which says nothing and becomes 0 wherever it is applied.
         is_log: Whether values are first mapped to sign(x) log(1 + abs(x)), for values that range from 1 to billions.
     """
 
@@ -62,7 +62,7 @@ class Scale:
         deviation = np.sqrt(squares / count)
         # Rounding makes the deviation of a constant column differ from zero.
         changes = deviation > 1e-6 * np.maximum(1.0, np.abs(mean))
-        return cls(mean, np.where(changes, deviation, 1.0), is_log)
+        return cls(mean, np.where(changes, deviation, np.inf), is_log)
 
     def apply(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The standardised values of float32[n, k], of the same shape and dtype."""

@@ -28,6 +28,7 @@ class Database:
     """A folder as TVM's own tuning leaves it, and the modules that were measured, in the order of its records."""
 
     folder: Path
+    target: tvm.target.Target
     mods: list[tvm.IRModule]
     task_hashes: list[str]
 
@@ -73,7 +74,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
             )
             mods.append(candidate.sch.mod)
             hashes.append(ms.utils.shash2hex(mod))
-    return Database(folder, mods, hashes)
+    return Database(folder, target, mods, hashes)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def opened(folder: Path, threads: int | None = None) -> DatabaseFolder:
 
 def test_the_store_holds_the_graphs_of_the_measured_modules(database: Database, graph_store: GraphStore) -> None:
     programs = graph_store.load()
-    direct = extract_graphs(database.mods)
+    direct = extract_graphs(database.mods, database.target)
     for i in range(len(direct)):
         ours, theirs = programs.graphs.select([i]), direct.select([i])
         assert [ours.type_names[t] for t in ours.node_type] == [theirs.type_names[t] for t in theirs.node_type]

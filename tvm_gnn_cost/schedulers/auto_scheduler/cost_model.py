@@ -63,12 +63,12 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         pairs = sorted(zip(inputs, results, strict=True), key=lambda pair: _task_name(pair[0].task))
         for name, group in groupby(pairs, key=lambda pair: _task_name(pair[0].task)):
             measured = list(group)
-            dag, states = measured[0][0].task.compute_dag, [one.state for one, _ in measured]
+            task, states = measured[0][0].task, [one.state for one, _ in measured]
             latency = [_latency(result) for _, result in measured]
-            self._update_task(name, dag, states, latency)
+            self._update_task(name, task.compute_dag, str(task.target), states, latency)
 
-    def _update_task(self, name: str, dag: Any, states: Sequence[Any], latency: Sequence[float]) -> None:
-        self.search.update(name, lambda: self._extract(dag, states), np.array(latency))
+    def _update_task(self, name: str, dag: Any, target: str, states: Sequence[Any], latency: Sequence[float]) -> None:
+        self.search.update(name, lambda: self._extract(dag, target, states), np.array(latency))
 
     def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
         """Learns from a file of measure records.
@@ -99,11 +99,11 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
                 self.search.report(str(Problem(line.file, line.line, str(error))))
         for (key, target), group in measured.items():
             states, latencies = [state for state, _ in group], [latency for _, latency in group]
-            self._update_task(f"{key} {target}", dags[key], states, latencies)
+            self._update_task(f"{key} {target}", dags[key], target, states, latencies)
 
     def predict(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """float64[n]: scores in [0, 1], higher is faster; 0 for a state that cannot be scored."""
-        return self.search.predict(lambda: self._extract(task.compute_dag, states), len(states))
+        return self.search.predict(lambda: self._extract(task.compute_dag, str(task.target), states), len(states))
 
     def predict_stages(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """The scores of states and of their stores, packed as ``auto_scheduler`` reads them.
@@ -113,13 +113,13 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
             number of its stores and the negative share of its cost that each store has (higher is faster), in program
             order. The number is 0 for a state that cannot be scored, and if the model has no cost per store.
         """
-        extract = cache(lambda: self._extract(task.compute_dag, states))
+        extract = cache(lambda: self._extract(task.compute_dag, str(task.target), states))
         scores = self.search.predict(extract, len(states))
         shares = self.search.store_shares(extract, len(states))
         return np.concatenate([scores, *(np.concatenate([[len(share)], -share]) for share in shares)])
 
-    def _extract(self, dag: auto_scheduler.ComputeDAG, states: Sequence[Any]) -> ProgramGraphs:
-        return extract_states(dag, states, detail=self.search.online.detail, on_error="skip")
+    def _extract(self, dag: auto_scheduler.ComputeDAG, target: str, states: Sequence[Any]) -> ProgramGraphs:
+        return extract_states(dag, states, target, detail=self.search.online.detail, on_error="skip")
 
 
 def make_policies(

@@ -22,6 +22,7 @@ from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_progr
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.datasets.tenset import RecordLine, TensetRecord, parse_record
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
@@ -153,7 +154,7 @@ def _extract(opened: _Opened, detail: Detail, with_features: bool, chunk: Sequen
             bad = own[i][1].source
             problems.append(Problem(bad.file, bad.line, f"its steps cannot be replayed ({reason[:120]})"))
         good = [i for i in range(len(own)) if i not in graphs.errors]
-        parts.append(graphs.select(good))
+        parts.append(with_processors(graphs.select(good), [own[i][1].target for i in good]))
         kept += [own[i][:2] for i in good]
         if with_features:
             features += per_store_features(search_task, [states[i] for i in good])

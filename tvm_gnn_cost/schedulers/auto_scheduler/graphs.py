@@ -13,12 +13,14 @@ import tvm_ffi
 from tvm import auto_scheduler
 
 from tvm_gnn_cost.graphs.extension import OnError, check_options, extension, to_graphs
+from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
 
 def extract_states(
     dag: auto_scheduler.ComputeDAG,
     states: Sequence[Any],
+    target: tvm.target.Target | str | None = None,
     *,
     detail: Detail = "tree",
     threads: int = 0,
@@ -32,6 +34,7 @@ def extract_states(
     Args:
         dag: The ``ComputeDAG`` that the states' steps apply to.
         states: ``State`` or ``StateObject``; a measure record's, which has nothing but its steps, is enough.
+        target: The target that they are built for, for the node values of the group ``target``; 0 if None.
         detail: ``"tree"`` for all nodes of the syntax tree, ``"statements"`` without those of index arithmetic.
         threads: Number of threads; 0 for one a core.
         on_error: ``"raise"``, or ``"skip"`` to give a state that cannot be read an empty graph and its reason in
@@ -47,11 +50,12 @@ def extract_states(
     for i, state in enumerate(objects):
         if type(state).__name__ != "StateObject":
             raise TypeError(f"states[{i}]: expected a State of auto_scheduler, got {type(state).__name__}")
-    return _extract(_address(dag), objects, detail, threads, on_error)
+    return _extract(_address(dag), objects, target, detail, threads, on_error)
 
 
 def extract_graphs(
     mods: Sequence[tvm.ir.IRModule],
+    target: tvm.target.Target | None = None,
     *,
     detail: Detail = "tree",
     threads: int = 0,
@@ -67,16 +71,24 @@ def extract_graphs(
     for i, mod in enumerate(mods):
         if type(mod).__name__ != "IRModule":
             raise TypeError(f"modules[{i}]: expected a tvm.IRModule, got {type(mod).__name__}")
-    return _extract(0, mods, detail, threads, on_error)
+    return _extract(0, mods, target, detail, threads, on_error)
 
 
-def _extract(dag: int, objects: Sequence[Any], detail: Detail, threads: int, on_error: str) -> ProgramGraphs:
+def _extract(
+    dag: int,
+    objects: Sequence[Any],
+    target: tvm.target.Target | str | None,
+    detail: Detail,
+    threads: int,
+    on_error: str,
+) -> ProgramGraphs:
     check_options(detail, threads, on_error)
     addresses = tvm_ffi.Array([_address(item) for item in objects])
     extracted = extension().extract_auto_scheduler(
         _library(), dag, addresses, detail == "tree", threads, on_error == "skip"
     )
-    return to_graphs(extracted, detail)
+    graphs = to_graphs(extracted, detail)
+    return graphs if target is None else with_processors(graphs, [str(target)] * len(graphs))
 
 
 def _address(item: Any) -> int:

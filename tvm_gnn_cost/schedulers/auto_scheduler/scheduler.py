@@ -115,8 +115,10 @@ class AutoScheduler:
     ) -> Iterator[tuple[Task, list[Outcome]]]:
         return measure_states(groups, settings)
 
-    def graphs(self, task: Task, candidates: Sequence[Any], detail: Detail = "statements") -> ProgramGraphs:
-        return extract_states(task.workload.compute_dag, candidates, detail=detail, on_error="skip")
+    def graphs(
+        self, task: Task, target: Target, candidates: Sequence[Any], detail: Detail = "statements"
+    ) -> ProgramGraphs:
+        return extract_states(task.workload.compute_dag, candidates, target, detail=detail, on_error="skip")
 
     def features(self, task: Task, target: Target, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
         return per_store_features(task.workload, candidates)

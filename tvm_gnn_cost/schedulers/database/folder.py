@@ -16,6 +16,7 @@ from tvm_gnn_cost.datasets.database_files import RECORDS
 from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_programs
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.records import DatabaseRecord, read_database
@@ -94,9 +95,9 @@ class DatabaseFolder:
             return Chunk(None, problems=problems)
         records = [record for _, record, _ in kept]
         candidates = [candidate for _, _, candidate in kept]
-        graphs = self.extract_graphs(
-            [candidate.sch.mod for candidate in candidates], detail=detail, threads=self.threads, on_error="skip"
-        )
+        mods = [candidate.sch.mod for candidate in candidates]
+        graphs = self.extract_graphs(mods, detail=detail, threads=self.threads, on_error="skip")
+        graphs = with_processors(graphs, [record.target for record in records])
         measurements = [
             Measurement(self.task_info(record), record.run_secs, record.failure, record.phase) for record in records
         ]

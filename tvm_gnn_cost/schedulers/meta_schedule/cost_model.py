@@ -67,20 +67,15 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
     ) -> None:
         """Learns from measured candidates of a task; a failed measurement counts as infinitely slow."""
         latency = np.array([_latency(result) for result in results])
-        self.search.update(ms.utils.shash2hex(context.mod), lambda: self._extract(candidates), latency)
+        self.search.update(ms.utils.shash2hex(context.mod), lambda: self._extract(context, candidates), latency)
 
-    def predict(
-        self,
-        context: ms.TuneContext,  # noqa: ARG002 (TVM's interface)
-        candidates: Sequence[ms.MeasureCandidate],
-    ) -> npt.NDArray[np.float64]:
+    def predict(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> npt.NDArray[np.float64]:
         """float64[n]: scores in [0, 1], higher is faster; 0 for a candidate that cannot be scored."""
-        return self.search.predict(lambda: self._extract(candidates), len(candidates))
+        return self.search.predict(lambda: self._extract(context, candidates), len(candidates))
 
-    def _extract(self, candidates: Sequence[ms.MeasureCandidate]) -> ProgramGraphs:
-        return extract_graphs(
-            [candidate.sch.mod for candidate in candidates], detail=self.search.online.detail, on_error="skip"
-        )
+    def _extract(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> ProgramGraphs:
+        mods = [candidate.sch.mod for candidate in candidates]
+        return extract_graphs(mods, context.target, detail=self.search.online.detail, on_error="skip")
 
 
 def _latency(result: Any) -> float:

@@ -8,11 +8,13 @@ import tvm
 import tvm_ffi
 
 from tvm_gnn_cost.graphs.extension import OnError, check_options, extension, to_graphs
+from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
 
 def extract_graphs(
     mods: Sequence[tvm.ir.IRModule],
+    target: tvm.target.Target | None = None,
     *,
     detail: Detail = "tree",
     threads: int = 0,
@@ -25,6 +27,7 @@ def extract_graphs(
 
     Args:
         mods: Scheduled TensorIR modules, before or after postprocessors.
+        target: The target that they are built for, for the node values of the group ``target``; 0 if None.
         detail: ``"tree"`` for all nodes of the syntax tree; ``"statements"`` without the nodes below indices, bindings,
             regions, predicates and declarations, which leaves a tenth to a third. A node has the same values in both.
         threads: Number of threads; 0 for one a core.
@@ -39,4 +42,5 @@ def extract_graphs(
     check_options(detail, threads, on_error)
     if not isinstance(mods, Sequence | tvm_ffi.Array):
         raise TypeError(f"mods must be a sequence of IRModules, got {type(mods).__name__}; wrap a single one in a list")
-    return to_graphs(extension().extract(list(mods), detail == "tree", threads, on_error == "skip"), detail)
+    graphs = to_graphs(extension().extract(list(mods), detail == "tree", threads, on_error == "skip"), detail)
+    return graphs if target is None else with_processors(graphs, [str(target)] * len(graphs))

@@ -20,7 +20,6 @@ from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.networks.catalogue import TRAINING, is_workload
-from tvm_gnn_cost.networks.layers import layer_names
 from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
@@ -52,9 +51,6 @@ from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
 
-#: Layers of the group ``layers``, which are worth about as many tasks.
-_LAYERS = 1200
-
 
 class MetaSchedule:
     """A :class:`~tvm_gnn_cost.schedulers.scheduler.Scheduler`, whose docstrings describe the methods."""
@@ -74,7 +70,7 @@ class MetaSchedule:
         return {}
 
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
-        return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name], layer_names(_LAYERS))
+        return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name])
 
     def target(self, hardware: str = "") -> tvm.target.Target:
         return local_target()
@@ -116,8 +112,10 @@ class MetaSchedule:
         for task, some in groups:
             yield task, run_built(some, [next(built) for _ in some], settings)
 
-    def graphs(self, task: Task, candidates: Sequence[Any], detail: Detail = "statements") -> ProgramGraphs:
-        return extract_graphs([candidate.sch.mod for candidate in candidates], detail=detail, on_error="skip")
+    def graphs(
+        self, task: Task, target: tvm.target.Target, candidates: Sequence[Any], detail: Detail = "statements"
+    ) -> ProgramGraphs:
+        return extract_graphs([candidate.sch.mod for candidate in candidates], target, detail=detail, on_error="skip")
 
     def features(
         self, task: Task, target: tvm.target.Target, candidates: Sequence[Any]
