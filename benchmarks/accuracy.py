@@ -8,28 +8,28 @@ programs. Every finished run is saved at once, and a saved run is not run again.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common import console, parser, result_name, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
-from trained import ABLATIONS, BASELINES, Job, run_all
+from trained import ABLATIONS, BASELINES, Job, rows_of_networks, run_all
 from tvm_gnn_cost import GraphStore
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.training.pipeline import split_programs
 
+MODELS = ("gnn", "tpgnn", *BASELINES, *ABLATIONS)
+#: Full trees train ten times longer: the quick run does without them.
+_QUICK = ("gnn", *BASELINES)
 
-def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
+
+def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path, finished: Path) -> None:
     """Runs what is missing among the ``finished`` runs on ``data``, prints the tables and writes the JSON."""
-    held_out = TEST_NETWORKS[scheduler().name]
-    seeds = range(1 if arguments.quick else arguments.seeds)
-    # The full trees train ten times longer: the quick run does without them.
-    names = ["gnn", *BASELINES] if arguments.quick else ["gnn", "tpgnn", *BASELINES]
-    if not (arguments.no_ablation or arguments.quick):
-        names += ABLATIONS
+    held_out, seeds = arguments.held_out, range(arguments.seeds)
+    names = [name for name in arguments.models if not arguments.quick or name in _QUICK]
     statements = extract_store(data, stores, "statements")
     tree = extract_store(data, stores, "tree") if "tpgnn" in names else statements
     jobs = [
@@ -42,14 +42,21 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
     for job, result in run_all(jobs, held_out, arguments.quick, finished):
         runs[job.name].append(result)
 
-    def rows(part: str) -> dict[str, dict[str, dict[str, float]]]:
-        return {row: compare.summarise([result[part] for result in found]) for row, found in runs.items()}
+    def rows(part: str, runs: Mapping[str, Sequence[Any]] = runs) -> dict[str, dict[str, dict[str, float]]]:
+        return {row: compare.summarise([one[part] for one in found]) for row, found in runs.items()}
 
-    parts = split_programs(GraphStore(statements).load(with_features=True), held_out, 0)
-    title = f"{', '.join(held_out)}: {len(parts.test)} programs; trained on {len(parts.train)}; {len(seeds)} seeds"
-    console.print(compare.table(title, rows("all")))
-    for network in held_out:
-        console.print(compare.table(network, {n: cells for n, cells in rows(network).items() if n not in ABLATIONS}))
+    networks = {network: rows(network) for network in held_out}
+    by_processor = {row: [one["processors"] for one in found] for row, found in runs.items()}
+    # All models were tested on the same programs.
+    processors = {name: rows(name, by_processor) for name in by_processor[names[0]][0]}
+    programs = GraphStore(statements).load()
+    parts = split_programs(programs, held_out, 0)
+    tested = len(rows_of_networks(programs, parts.test, held_out))
+    title = f"{', '.join(held_out)}: {tested} programs; trained on {len(parts.train)}; {len(seeds)} seeds"
+    everything = rows("all")
+    console.print(compare.table(title, everything))
+    for part, found in {**networks, **(processors if len(processors) > 1 else {})}.items():
+        console.print(compare.table(part, {row: cells for row, cells in found.items() if row not in ABLATIONS}))
     settings = {
         "seeds": list(seeds),
         "ablation_seeds": min(arguments.ablation_seeds, len(seeds)),
@@ -57,10 +64,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
         "held_out": list(held_out),
         "train_programs": len(parts.train),
         "validation_programs": len(parts.validation),
-        "test_programs": len(parts.test),
+        "test_programs": tested,
         "data_measured_on": measured_on(data),
     }
-    metrics = {"models": rows("all"), "networks": {network: rows(network) for network in held_out}}
+    metrics = {"models": everything, "networks": networks, "processors": processors}
     write_result(arguments.json, result_name("accuracy", scheduler().name), settings, metrics)
 
 
@@ -68,7 +75,7 @@ def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
     options.add_argument("--ablation-seeds", type=int, default=3, help="for the rows for groups of node values")
-    options.add_argument("--no-ablation", action="store_true", help="leave out the rows for groups of node values")
+    options.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="ROW", help="rows of the table")
     run_offline(options, "accuracy", benchmark)
 
 

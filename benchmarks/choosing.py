@@ -8,8 +8,8 @@ are tested on networks that no model was trained on. Finished runs are saved, an
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +20,19 @@ import numpy.typing as npt
 from common import console, parser, result_name, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
-from trained import digest_of, one_a_core, saved, train_graph_model, train_model
+from trained import Rows, digest_of, of_each_task, one_a_core, saved, settings_of, train_graph_model, train_model
 from tvm_gnn_cost import GraphStore
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
-from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.training.checkpoint import Scorer
-from tvm_gnn_cost.training.fit import PRESET_SETTINGS
 from tvm_gnn_cost.training.pipeline import split_programs
 from tvm_gnn_cost.training.scale import Scale
 
 #: Models whose disagreement says which programs are doubtful.
 _DOUBTERS = 3
-
-Rows = npt.NDArray[np.int64]
-
-
-def of_each_task(programs: MeasuredPrograms, rows: Rows, choose: Callable[[Rows], Rows]) -> Rows:
-    """The rows that ``choose`` takes of each task's rows, ascending."""
-    own = [choose(rows[programs.task[rows] == task]) for task in np.unique(programs.task[rows]).tolist()]
-    return np.sort(np.concatenate(own))
 
 
 def summaries(programs: MeasuredPrograms) -> npt.NDArray[np.float32]:
@@ -117,7 +106,6 @@ def run(
     way: str, seed: int, store: Path, held_out: Sequence[str], budget: int, epochs: int | None, runs: Path
 ) -> tuple[str, dict[str, Any]]:
     """Trains on what a way chooses and tests it, or reads the run that was saved before."""
-    settings = [asdict(PRESETS["gnn"]), asdict(PRESET_SETTINGS["gnn"])]
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(store).load()
@@ -128,13 +116,13 @@ def run(
         found = evaluate(test, *model(test), tuple(held_out))[0]
         return {"train_programs": len(chosen.train), "metrics": found}
 
-    return way, saved(runs, f"{way}-{seed}", [digest_of(store), *held_out, budget, epochs, settings], compute)
+    known = [digest_of(store), *held_out, budget, epochs, settings_of("gnn")]
+    return way, saved(runs, f"{way}-{seed}", known, compute)
 
 
-def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
+def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path, finished: Path) -> None:
     """Runs what is missing among the ``finished`` runs on ``data``, prints the table and writes the JSON."""
-    held_out = arguments.held_out or TEST_NETWORKS[scheduler().name]
-    seeds = range(1 if arguments.quick else arguments.seeds)
+    held_out, seeds = arguments.held_out, range(arguments.seeds)
     store = extract_store(data, stores, "statements")
     ways = _QUICK_WAYS if arguments.quick else WAYS
     jobs = [(way, seed) for way in ways for seed in seeds]
@@ -156,7 +144,6 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
 def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
-    options.add_argument("--held-out", nargs="+", metavar="NETWORK", help="instead of the test networks")
     options.add_argument("--budget", type=int, default=8, help="programs to measure of each training task")
     run_offline(options, "choosing", benchmark)
 

@@ -19,8 +19,13 @@ console = Console(width=160)
 
 _DATA = Path(__file__).parent / "data"
 
-#: Scheduler -> the measured programs that models are compared on; the shipped ones of MetaSchedule learned from others.
-DATA = {"meta-schedule": _DATA / "cpu-2core", "auto-scheduler": _DATA / "tenset-cpu"}
+#: Scheduler -> folders of measured programs. Of MetaSchedule's the last two have none of the test networks.
+DATA = {
+    "meta-schedule": tuple(
+        _DATA / name for name in ("cpu-2core-zen4", "cpu-2core-cascadelake", "cpu-2core-nhwc", "cpu-2core")
+    ),
+    "auto-scheduler": (_DATA / "tenset-cpu",),
+}
 XLA = _DATA / "xla-cpu"
 #: Where the scripts keep what they derive from the data, and finished runs.
 WORK = Path(__file__).parent.parent / "work" / "benchmarks"

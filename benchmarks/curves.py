@@ -25,7 +25,6 @@ from common import console, parser, result_name, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
 from trained import Job, Share, run_all
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.evaluation.compare import summarise
 from tvm_gnn_cost.schedulers import scheduler
 
@@ -89,10 +88,9 @@ def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished: Path) -> None:
+def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path, finished: Path) -> None:
     """Runs what is missing among the ``finished`` runs on ``data``, prints the table, draws it and writes the JSON."""
-    held_out = arguments.held_out or TEST_NETWORKS[scheduler().name]
-    seeds = range(1 if arguments.quick else arguments.seeds)
+    held_out, seeds = arguments.held_out, range(arguments.seeds)
     shares = [Share(tasks) for tasks in _TASKS] + [Share(1.0, programs) for programs in _PROGRAMS_PER_TASK]
     if arguments.quick:
         shares = [Share(1 / 2), Share(1.0), Share(1.0, 2)]
@@ -127,7 +125,6 @@ def benchmark(arguments: argparse.Namespace, data: Path, stores: Path, finished:
 def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
-    options.add_argument("--held-out", nargs="+", metavar="NETWORK", help="instead of the test networks")
     options.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     run_offline(options, "curves", benchmark)
 

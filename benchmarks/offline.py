@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from common import DATA, WORK, result_name
 from stores import thin_out
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.schedulers import scheduler
 
+#: Gets the options, the folders of measured programs, and the folders of graph stores and of finished runs.
+Benchmark = Callable[[argparse.Namespace, Sequence[Path], Path, Path], None]
 
-def run_offline(
-    options: argparse.ArgumentParser, name: str, benchmark: Callable[[argparse.Namespace, Path, Path, Path], None]
-) -> None:
-    """Reads the options and runs a benchmark; a quick run keeps nothing but its result.
+
+def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmark) -> None:
+    """Reads the options and runs a benchmark; a quick run has one seed and keeps nothing but its result.
 
     Args:
         options: The script's own options.
         name: The benchmark's name.
-        benchmark: Gets the options, the measured programs, and the folders of graph stores and of finished runs.
+        benchmark: The script's own work.
     """
-    options.add_argument("--data", type=Path, default=DATA[scheduler().name], help="the measured programs")
+    data, tested = DATA[scheduler().name], TEST_NETWORKS[scheduler().name]
+    options.add_argument("--data", type=Path, nargs="+", default=data, help="folders of measured programs")
+    options.add_argument("--held-out", nargs="+", default=tested, metavar="NETWORK", help="the networks to test on")
     options.add_argument("--seeds", type=int, default=3)
     runs = WORK / result_name(name, scheduler().name)
     options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
@@ -31,5 +35,6 @@ def run_offline(
         benchmark(arguments, arguments.data, WORK, arguments.runs)
         return
     with tempfile.TemporaryDirectory() as folder:
-        thin = thin_out(arguments.data, Path(folder) / "thin")
+        thin = [thin_out(one, Path(folder) / "thin" / one.name) for one in arguments.data]
+        arguments.seeds = 1
         benchmark(arguments, thin, Path(folder), Path(folder) / "runs")

@@ -1,8 +1,8 @@
 """What the cost model's updates are worth in a search, and what they cost, replayed on MetaSchedule's programs.
 
-The tasks of the test networks come one after the other, as in tuning a network. The guided programs of each (near the
-best ones, as in a search) are ranked before and after an update with its random ones. Accuracy on validation tasks of
-the training networks, before the first update and after the last one, shows what the model forgets.
+The tasks of the test networks come one after the other, as in tuning a network. Half of the programs of each are ranked
+before and after an update with the other half. Accuracy on validation tasks of the training networks, before the first
+update and after the last one, shows what the model forgets.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 from tvm_gnn_cost.training.pipeline import split_programs
 
-#: A task with fewer programs of either phase is left out.
+#: A task with fewer programs in a half is left out.
 LEAST = 4
 
 
@@ -54,10 +55,11 @@ def replay(
     before: list[float] = []
     after: list[float] = []
     seconds: list[float] = []
-    phase = np.array([one == "guided" for one in asked.phase])
-    tasks = np.random.default_rng(settings.seed).permutation(len(asked.tasks)).tolist()
+    rng = np.random.default_rng(settings.seed)
+    tasks = rng.permutation(len(asked.tasks)).tolist()
     for task in track(tasks, "updates", console=console, transient=True):
-        seen, wanted = (asked.select(np.flatnonzero((asked.task == task) & (phase == guided))) for guided in (0, 1))
+        rows = rng.permutation(np.flatnonzero(asked.task == task))
+        seen, wanted = (asked.select(half) for half in np.array_split(rows, 2))
         if min(len(seen), len(wanted)) < LEAST or len(before) == limit:
             continue
         before.append(accuracy(model, wanted))
@@ -75,7 +77,7 @@ def replay(
     }
 
 
-def benchmark(arguments: argparse.Namespace, data: Path, stores: Path) -> None:
+def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path) -> None:
     """Runs each seed, prints the table and writes the JSON."""
     programs = GraphStore(extract_store(data, stores, "statements")).load()
     # The split that the shipped checkpoint was trained with: it has seen neither of the two parts.
@@ -115,7 +117,8 @@ def main() -> None:
     arguments = options.parse_args()
     if arguments.quick:
         with tempfile.TemporaryDirectory() as folder:
-            benchmark(arguments, thin_out(DATA["meta-schedule"], Path(folder) / "thin"), Path(folder))
+            thin = [thin_out(one, Path(folder) / "thin" / one.name) for one in DATA["meta-schedule"]]
+            benchmark(arguments, thin, Path(folder))
     else:
         benchmark(arguments, DATA["meta-schedule"], WORK)
 

@@ -83,7 +83,9 @@ def agreement(first: Latencies, second: Latencies) -> dict[str, float]:
 def main() -> None:
     """Measures, prints the table and writes the JSON."""
     options = parser(__doc__)
-    options.add_argument("--data", type=Path, default=DATA["meta-schedule"], help="what 'tvm-gnn-cost collect' wrote")
+    options.add_argument(
+        "--data", type=Path, default=DATA["meta-schedule"][0], help="what 'tvm-gnn-cost collect' wrote"
+    )
     options.add_argument("--tasks", type=int, default=30, help="test tasks to measure")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")

@@ -4,48 +4,55 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from common import console
 from tvm_gnn_cost import extract
 from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
+from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.json_lines import find_file, open_file
 from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
 
-#: Quick runs take the programs of one workload, or one file of records, in so many: few with every test network left.
-_QUICK_WORKLOADS = 37
+#: What a quick run takes of a database: about so many tasks, beside one of each test network.
+_QUICK_TASKS = 4
+#: What a quick run takes of a folder in TenSet's layout: one file of records in so many, with every test network left.
 _QUICK_FILES = 40
 
 
-def extract_store(data: Path, stores: Path, detail: Detail) -> Path:
-    """A store of all measured programs of a folder; made at the first call, which takes a minute or two."""
-    store = stores / f"{data.name}-{detail}"
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task(f"extracting {data.name} ({detail})", total=None)
+def extract_store(data: Sequence[Path], stores: Path, detail: Detail) -> Path:
+    """A store of all measured programs of some folders; made at the first call, which takes minutes."""
+    store = stores / f"{'+'.join(one.name for one in data)}-{detail}"
+    for one in data:
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task(f"extracting {one.name} ({detail})", total=None)
 
-        def show(event: Event) -> None:
-            if isinstance(event, Advanced):
-                progress.update(bar, completed=event.done, total=event.total)
+            def show(event: Event, progress: Progress = progress, bar: TaskID = bar) -> None:
+                if isinstance(event, Advanced):
+                    progress.update(bar, completed=event.done, total=event.total)
 
-        # A task's throughput is relative to its best on the same machine.
-        for hardware in _machines(data) if is_tenset(data) else [None]:
-            extract(data, store, detail=detail, hardware=hardware, progress=show)
+            # A task's throughput is relative to its best on the same machine.
+            for hardware in _machines(one) if is_tenset(one) else [None]:
+                extract(one, store, detail=detail, hardware=hardware, progress=show)
     return store
 
 
-def measured_on(data: Path) -> Any:
-    """The machine that a folder was measured on; in TenSet's layout, the names of several."""
-    return _machines(data) if is_tenset(data) else json.loads((data / "card.json").read_text())["machine"]
+def measured_on(data: Sequence[Path]) -> list[Any]:
+    """The machine that each folder was measured on; in TenSet's layout, the names of several."""
+    return [
+        _machines(one) if is_tenset(one) else json.loads((one / "card.json").read_text())["machine"] for one in data
+    ]
 
 
 def thin_out(data: Path, folder: Path) -> Path:
     """A new folder with a few of the measured programs of another, for a quick run."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (_thin_out_tenset if is_tenset(data) else _thin_out_database)(data, folder)
     return folder
 
@@ -67,7 +74,14 @@ def _thin_out_database(data: Path, folder: Path) -> None:
         (folder / name).write_bytes(_content(data, name))
     sidecar = "measurements.jsonl"
     records, lines = (_content(data, name).splitlines(keepends=True) for name in (RECORDS, sidecar))
-    kept = [i for i, record in enumerate(records) if json.loads(record)[0] % _QUICK_WORKLOADS == 0]
+    measured = [json.loads(line)["task"] for line in lines]
+    weights = {task["hash"]: task["weights"] for task in map(json.loads, _content(data, "tasks.jsonl").splitlines())}
+    networks = TEST_NETWORKS["meta-schedule"]
+    tasks = [task for task, programs in Counter(measured).items() if programs > 4]
+    tested = [[task for task in tasks if network in weights[task]] for network in networks]
+    others = [task for task in tasks if weights[task].keys().isdisjoint(networks)]
+    few = {*others[:: max(1, len(others) // _QUICK_TASKS)], *(task for own in tested for task in own[:1])}
+    kept = [i for i, task in enumerate(measured) if task in few]
     (folder / RECORDS).write_bytes(b"".join(records[i] for i in kept))
     (folder / sidecar).write_bytes(b"".join(lines[i] for i in kept))
 

@@ -17,25 +17,51 @@ from rich.progress import Progress
 
 from common import console
 from tvm_gnn_cost import GraphStore
+from tvm_gnn_cost.datasets.held_out import networks_named
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.files import write_text
-from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.graphs.processor import processor_of
+from tvm_gnn_cost.models.topk_gnn import PRESETS, TopKGNNConfig
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
+#: Without what a target tells of its processor.
+WITHOUT_TARGET = "without target"
 #: The groups of node values, each added to the bare tree alone; the default model has them all.
 _GROUPS = ("constant", "dtype", "loop", "access", "work")
 ABLATIONS: dict[str, tuple[str, ...]] = {
     "types only": (),
     **{f"types + {group}": (group,) for group in _GROUPS},
+    WITHOUT_TARGET: _GROUPS,
 }
 
 BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
+
+#: Numbers of programs, int64[n].
+Rows = npt.NDArray[np.int64]
+
+
+def of_each_task(programs: MeasuredPrograms, rows: Rows, choose: Callable[[Rows], Rows]) -> Rows:
+    """The rows that ``choose`` takes of each task's rows, ascending."""
+    own = [choose(rows[programs.task[rows] == task]) for task in np.unique(programs.task[rows]).tolist()]
+    return np.sort(np.concatenate(own))
+
+
+def rows_of_networks(programs: MeasuredPrograms, rows: Rows, networks: Sequence[str]) -> Rows:
+    """The rows whose task occurs in one of the networks: the part to test on has their workloads of other data too."""
+    of_networks = np.array([any(networks_named(name, task.weights) for name in networks) for task in programs.tasks])
+    found: Rows = rows[of_networks[programs.task[rows]]]
+    return found
+
+
+def processor_of_each(programs: MeasuredPrograms) -> npt.NDArray[np.str_]:
+    """The name of the processor that each program was measured on, as its target has it."""
+    return np.array([processor_of(task.target).name for task in programs.tasks])[programs.task]
 
 
 @dataclass(frozen=True)
@@ -45,23 +71,27 @@ class Share:
     Attributes:
         tasks: Share of their tasks, in (0, 1].
         programs_per_task: Largest number of programs of a task; None for all.
+        processor: Only the programs that were measured on the processor with this name; empty for all.
     """
 
     tasks: float = 1.0
     programs_per_task: int | None = None
+    processor: str = ""
 
     def of(self, programs: MeasuredPrograms, parts: Split, seed: int) -> Split:
         """The split with this share of each part that is learned from; a smaller share is a part of a larger one."""
         return Split(self._some(programs, parts.train, seed), self._some(programs, parts.validation, seed), parts.test)
 
-    def _some(self, programs: MeasuredPrograms, rows: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+    def _some(self, programs: MeasuredPrograms, rows: Rows, seed: int) -> Rows:
         rng = np.random.default_rng(seed)
-        tasks = rng.permutation(np.unique(programs.task[rows]))
-        kept = []
-        for task in tasks[: max(1, round(self.tasks * len(tasks)))].tolist():
-            own = rows[programs.task[rows] == task]
-            kept.append(rng.permutation(own)[: self.programs_per_task])
-        return np.sort(np.concatenate(kept))
+        if self.processor:
+            rows = rows[processor_of_each(programs)[rows] == self.processor]
+        # A workload that was measured on several processors counts once.
+        workload = np.array([task.hash for task in programs.tasks])[programs.task]
+        workloads = rng.permutation(np.unique(workload[rows]))
+        kept = workloads[: max(1, round(self.tasks * len(workloads)))]
+        rows = rows[np.isin(workload[rows], kept)]
+        return of_each_task(programs, rows, lambda own: rng.permutation(own)[: self.programs_per_task])
 
 
 def train_model(
@@ -96,16 +126,20 @@ def train_model(
 
 
 def train_graph_model(
-    name: str, programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path
+    name: str,
+    programs: MeasuredPrograms,
+    parts: Split,
+    seed: int,
+    epochs: int | None,
+    folder: Path,
+    start: Checkpoint | None = None,
 ) -> Checkpoint:
-    """A graph model, trained with a seed; see :func:`train_model`."""
-    preset = _preset(name)
-    config = replace(PRESETS[preset], groups=ABLATIONS.get(name, PRESETS[preset].groups))
+    """A graph model, trained with a seed, from a checkpoint or anew; see :func:`train_model`."""
     train_tasks = len(np.unique(programs.task[parts.train]))
-    settings = replace(preset_settings(preset, train_tasks), seed=seed)
+    settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs)
-    return train_gnn(programs, parts, config, settings, folder)
+    return train_gnn(programs, parts, _config(name), settings, folder, start)
 
 
 @dataclass(frozen=True)
@@ -137,8 +171,8 @@ def run_all(
         runs: Folder of the saved runs.
 
     Yields:
-        The job, and ``all`` and each network -> its metrics; ``train_tasks`` and ``train_programs``, which count
-        validation too.
+        The job, and ``all`` and each network -> its metrics; ``processors``, of each processor that was measured on;
+        ``train_tasks`` and ``train_programs``, which count validation too.
     """
     for job, result in one_a_core(
         [joblib.delayed(_run)(job, held_out, 1 if quick else None, runs) for job in jobs], quick
@@ -175,22 +209,37 @@ def saved(runs: Path, name: str, known: Sequence[Any], compute: Callable[[Path],
 
 
 def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
-    preset = None if job.name in BASELINES else _preset(job.name)
-    settings = preset and [asdict(PRESETS[preset]), asdict(PRESET_SETTINGS[preset])]
-    known = [asdict(job.share), epochs, settings, digest_of(job.store), ABLATIONS.get(job.name), *held_out]
+    settings = None if job.name in BASELINES else settings_of(job.name)
+    known = [asdict(job.share), epochs, settings, digest_of(job.store), *held_out]
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(job.store).load(with_features=True)
         parts = job.share.of(programs, split_programs(programs, held_out, job.seed), job.seed)
         model = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
-        test = programs.select(parts.test)
+        test = programs.select(rows_of_networks(programs, parts.test, held_out))
         scores, predicted = model(test)
         learned = programs.task[np.concatenate([parts.train, parts.validation])]
         result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0]}
         result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
+        processors = processor_of_each(test)
+        result["processors"] = {}
+        for name in np.unique(processors).tolist():
+            own = np.flatnonzero(processors == name)
+            found = evaluate(test.select(own), scores[own], predicted[own], tuple(held_out))[0]
+            result["processors"][name] = found
         return result | {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
 
     return job, saved(runs, f"{job.name}-{job.seed}", known, compute)
+
+
+def settings_of(name: str) -> list[Any]:
+    """Architecture and training of a graph model, as JSON can hold them: a run belongs to these."""
+    return [asdict(_config(name)), asdict(PRESET_SETTINGS[_preset(name)])]
+
+
+def _config(name: str) -> TopKGNNConfig:
+    config = PRESETS[_preset(name)]
+    return replace(config, groups=ABLATIONS.get(name, config.groups))
 
 
 def _preset(name: str) -> str:

@@ -19,8 +19,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def quick_run(name: str, metrics: Iterable[str], path: Path, *options: str) -> dict[str, Any]:
     """Runs a benchmark as a user starts it; returns the metrics that it wrote to ``path``, these among them."""
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(path), *options]
-    # Two minutes are the promise; a machine that does something else meanwhile gets twice that.
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    # Two minutes are the promise; a machine that does something else meanwhile gets four times that.
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert ran.returncode == 0, ran.stderr
     result = json.loads(path.read_text())
     assert set(result) == {"benchmark", "machine", "versions", "settings", "metrics"}
@@ -55,6 +55,20 @@ def test_choosing_compares_ways_with_as_many_programs(tmp_path: Path) -> None:
     programs = found["train_programs"]
     assert set(programs) == {"random", "unlike each other", "doubtful"}
     assert len(set(programs.values())) == 1
+
+
+@pytest.mark.needs("s_tir")
+def test_pretraining_tries_every_way(tmp_path: Path) -> None:
+    ways = quick_run("pretraining", ["ways"], tmp_path / "result.json")["ways"]
+    assert list(ways) == ["alone", "draft as input", "draft corrected", "hidden values", "teachers"]
+
+
+@pytest.mark.needs("s_tir")
+def test_processors_tests_every_model_on_every_processor(tmp_path: Path) -> None:
+    found = quick_run("processors", ["tested_on"], tmp_path / "result.json")
+    assert len(found["tested_on"]) > 1
+    for rows in found["tested_on"].values():
+        assert {"gnn, trained on all", "without target, trained on all"} < set(rows) == set(found["train_programs"])
 
 
 @pytest.mark.needs("tvm")
