@@ -32,7 +32,8 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     shares = {name: Share(processor=name) for name in tested} | {"all": Share()}
     models = [(model, learned) for learned in shares for model in ("gnn", "xgb")] + [(WITHOUT_TARGET, "all")]
     if arguments.quick:
-        models = [("gnn", tested[0]), ("gnn", "all"), (WITHOUT_TARGET, "all")]
+        # Of so few programs, those of one processor may have none to validate on.
+        models = [("gnn", "all"), (WITHOUT_TARGET, "all")]
     runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     jobs = [Job(model, seed, store, shares[learned]) for model, learned in models for seed in seeds]
     for job, result in run_all(jobs, held_out, arguments.quick, finished):
