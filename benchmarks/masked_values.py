@@ -83,8 +83,8 @@ class HiddenValues(lightning.LightningModule):
 
 def learn_hidden_values(
     checkpoint: Checkpoint, train: MeasuredPrograms, validation: MeasuredPrograms, settings: FitSettings, folder: Path
-) -> tuple[Checkpoint, float]:
-    """A checkpoint whose model learned hidden values, and their mean squared error on other tasks, in deviations."""
+) -> Checkpoint:
+    """The checkpoint with a model that learned hidden values."""
     scorer = Scorer(checkpoint)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -95,4 +95,4 @@ def learn_hidden_values(
     )
     fingerprint = json.dumps([asdict(settings), asdict(checkpoint.config)], sort_keys=True)
     found = run(module, steps, validating, settings, fingerprint, folder, lambda _epoch, _metrics: None)
-    return replace(checkpoint, state=with_prefix(found.state, "model.")), found.validation_error
+    return replace(checkpoint, state=with_prefix(found.state, "model."))

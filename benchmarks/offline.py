@@ -35,6 +35,6 @@ def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmar
         benchmark(arguments, arguments.data, WORK, arguments.runs)
         return
     with tempfile.TemporaryDirectory() as folder:
-        thin = [thin_out(one, Path(folder) / "thin" / one.name) for one in arguments.data]
+        thin = thin_out(arguments.data, Path(folder) / "thin")
         arguments.seeds = 1
         benchmark(arguments, thin, Path(folder), Path(folder) / "runs")

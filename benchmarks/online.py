@@ -117,8 +117,7 @@ def main() -> None:
     arguments = options.parse_args()
     if arguments.quick:
         with tempfile.TemporaryDirectory() as folder:
-            thin = [thin_out(one, Path(folder) / "thin" / one.name) for one in DATA["meta-schedule"]]
-            benchmark(arguments, thin, Path(folder))
+            benchmark(arguments, thin_out(DATA["meta-schedule"], Path(folder) / "thin"), Path(folder))
     else:
         benchmark(arguments, DATA["meta-schedule"], WORK)
 

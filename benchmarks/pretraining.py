@@ -60,7 +60,7 @@ def start_of(
     way: str,
     programs: MeasuredPrograms,
     parts: Split,
-    sampled: MeasuredPrograms,
+    sampled: Path,
     seed: int,
     teachers: int,
     epochs: int | None,
@@ -72,7 +72,7 @@ def start_of(
         way: One of :data:`WAYS`.
         programs: The measured programs.
         parts: What of them to train, validate and test on.
-        sampled: The programs that nobody measured.
+        sampled: The store of the programs that nobody measured.
         seed: Of the weights and of what is drawn.
         teachers: Number of models that teach.
         epochs: Instead of the preset's and of the passes over the sampled programs.
@@ -80,6 +80,7 @@ def start_of(
     """
     if way not in ("hidden values", "teachers"):
         return None
+    unlabelled = GraphStore(sampled).load()
     config = PRESETS["gnn"]
     settings = replace(PRESET_SETTINGS["gnn"], epochs=epochs or _EPOCHS, patience=_EPOCHS, seed=seed, calibrated=False)
     # What comes of no measurement says nothing of seconds.
@@ -87,12 +88,12 @@ def start_of(
     train = programs.select(parts.train)
     new = new_checkpoint(config, train_vectors(train.graphs, dim=config.type_dim, seed=seed), train, seed)
     if way == "hidden values":
-        return learn_hidden_values(new, *in_two(sampled, seed), settings, folder / "hidden")[0]
+        return learn_hidden_values(new, *in_two(unlabelled, seed), settings, folder / "hidden")
     models = [
         train_graph_model("gnn", programs, parts, seed + 100 * (1 + i), epochs, folder / f"teacher-{i}")
         for i in range(teachers)
     ]
-    return fit(new, *in_two(taught(sampled, models), seed), settings, folder / "taught")
+    return fit(new, *in_two(taught(unlabelled, models), seed), settings, folder / "taught")
 
 
 def run(
@@ -106,8 +107,7 @@ def run(
         if way == "draft as input":
             programs = as_input(programs)
         parts = split_programs(programs, held_out, seed)
-        unlabelled = GraphStore(sampled).load()
-        start = start_of(way, programs, parts, unlabelled, seed, teachers, epochs, path.with_suffix(".start"))
+        start = start_of(way, programs, parts, sampled, seed, teachers, epochs, path.with_suffix(".start"))
         learned = without_draft(programs) if way == "draft corrected" else programs
         trained = train_graph_model("gnn", learned, parts, seed, epochs, path.with_suffix(".fit"), start)
         test = programs.select(parts.test)
@@ -129,7 +129,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     store = extract_store(data, stores, "statements")
     sampled = stores / "unlabelled"
     sample_unlabelled(sampled, 4 if arguments.quick else arguments.programs_a_task, arguments.minutes)
-    count = len(GraphStore(sampled).load())
+    count = sum(map(len, GraphStore(sampled).iterate(4096)))
     teachers = 1 if arguments.quick else arguments.teachers
     calls = [
         joblib.delayed(run)(way, seed, store, sampled, teachers, held_out, arguments.quick, finished)

@@ -50,11 +50,13 @@ def measured_on(data: Sequence[Path]) -> list[Any]:
     ]
 
 
-def thin_out(data: Path, folder: Path) -> Path:
-    """A new folder with a few of the measured programs of another, for a quick run."""
-    folder.mkdir(parents=True)
-    (_thin_out_tenset if is_tenset(data) else _thin_out_database)(data, folder)
-    return folder
+def thin_out(data: Sequence[Path], folder: Path) -> list[Path]:
+    """New folders below one, each with a few of the measured programs of another, for a quick run."""
+    thin = [folder / one.name for one in data]
+    for one, few in zip(data, thin, strict=True):
+        few.mkdir(parents=True)
+        (_thin_out_tenset if is_tenset(one) else _thin_out_database)(one, few)
+    return thin
 
 
 def _machines(data: Path) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import tvm_ffi
 
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
 #: What to do with a program that cannot be read: ``raise``, or ``skip`` it: its graph stays empty, with its error.
@@ -65,12 +66,18 @@ def check_options(detail: str, threads: int, on_error: str) -> None:
         raise InputError(f"threads must not be negative, got {threads}")
 
 
-def to_graphs(extracted: Extracted, detail: Detail) -> ProgramGraphs:
-    """Program graphs from the extension's result, without copying its arrays."""
+def to_graphs(extracted: Extracted, detail: Detail, target: object = None) -> ProgramGraphs:
+    """Program graphs from the extension's result, without copying its arrays where NumPy may write to them.
+
+    Args:
+        extracted: The result.
+        detail: The detail that was asked for.
+        target: The target that all programs are built for, or its text; None if it is not known.
+    """
     names, *tensors, errors = extracted
     arrays: list[Any] = [np.from_dlpack(tensor) for tensor in tensors]
     node_type, values, edges, relation, node_offsets, edge_offsets = arrays
-    return ProgramGraphs(
+    graphs = ProgramGraphs(
         tuple(str(name) for name in names),
         node_type,
         values,
@@ -81,6 +88,7 @@ def to_graphs(extracted: Extracted, detail: Detail) -> ProgramGraphs:
         {int(graph): str(error) for graph, error in errors.items()},
         detail,
     )
+    return graphs if target is None else with_processors(graphs, [str(target)] * len(graphs))
 
 
 def value_names() -> tuple[str, ...]:

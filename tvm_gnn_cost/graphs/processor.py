@@ -68,7 +68,6 @@ _PROCESSORS = {
 }
 
 
-@lru_cache(maxsize=256)
 def processor_of(target: str) -> Processor:
     """The processor that a target names.
 
@@ -103,6 +102,12 @@ def with_processors(graphs: ProgramGraphs, targets: Sequence[str]) -> ProgramGra
         raise ValueError(f"{len(graphs)} graphs and {len(targets)} targets: one each is needed")
     values = graphs.values if graphs.values.flags.writeable else graphs.values.copy()
     own = columns(["target"])
-    facts = np.array([astuple(processor_of(target))[1:] for target in targets], np.float32).reshape(-1, len(own))
+    facts = np.array([_facts(target) for target in targets], np.float32).reshape(-1, len(own))
     values[:, own[0] : own[-1] + 1] = np.repeat(np.log2(1 + facts), graphs.node_counts, axis=0)
     return replace(graphs, values=values)
+
+
+@lru_cache(maxsize=256)
+def _facts(target: str) -> tuple[int, ...]:
+    """The columns of the group ``target``, not yet logarithms: a population asks for the same ones each time."""
+    return astuple(processor_of(target))[1:]

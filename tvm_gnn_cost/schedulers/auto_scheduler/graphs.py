@@ -13,7 +13,6 @@ import tvm_ffi
 from tvm import auto_scheduler
 
 from tvm_gnn_cost.graphs.extension import OnError, check_options, extension, to_graphs
-from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
 
@@ -87,8 +86,7 @@ def _extract(
     extracted = extension().extract_auto_scheduler(
         _library(), dag, addresses, detail == "tree", threads, on_error == "skip"
     )
-    graphs = to_graphs(extracted, detail)
-    return graphs if target is None else with_processors(graphs, [str(target)] * len(graphs))
+    return to_graphs(extracted, detail, target)
 
 
 def _address(item: Any) -> int:

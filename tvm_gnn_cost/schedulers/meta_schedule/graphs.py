@@ -8,7 +8,6 @@ import tvm
 import tvm_ffi
 
 from tvm_gnn_cost.graphs.extension import OnError, check_options, extension, to_graphs
-from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
 
@@ -42,5 +41,4 @@ def extract_graphs(
     check_options(detail, threads, on_error)
     if not isinstance(mods, Sequence | tvm_ffi.Array):
         raise TypeError(f"mods must be a sequence of IRModules, got {type(mods).__name__}; wrap a single one in a list")
-    graphs = to_graphs(extension().extract(list(mods), detail == "tree", threads, on_error == "skip"), detail)
-    return graphs if target is None else with_processors(graphs, [str(target)] * len(graphs))
+    return to_graphs(extension().extract(list(mods), detail == "tree", threads, on_error == "skip"), detail, target)
