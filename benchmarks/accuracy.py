@@ -2,7 +2,8 @@
 
 Runs in either environment, on the measured programs of its scheduler that come with the project. Each model is trained
 on the training networks and operators, once a seed; a seed also draws the validation tasks. Every model sees the same
-programs. Every finished run is saved at once, and a saved run is not run again.
+programs. The default model's network and trees are also tested each by itself. Every finished run is saved at once,
+and a saved run is not run again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     runs: dict[str, list[dict[str, Any]]] = {row: [] for row in names}
     for job, result in run_all(jobs, held_out, arguments.quick, finished):
         runs[job.name].append(result)
+        if job.name == "gnn":
+            for part, metrics in result["alone"].items():
+                runs.setdefault(part, []).append(metrics)
 
     def rows(part: str, runs: Mapping[str, Sequence[Any]] = runs) -> dict[str, dict[str, dict[str, float]]]:
         return {row: compare.summarise([one[part] for one in found]) for row, found in runs.items()}

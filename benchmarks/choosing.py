@@ -111,7 +111,7 @@ def run(
         programs = GraphStore(store).load()
         parts = split_programs(programs, held_out, seed)
         chosen = choose(way, programs, parts, budget, seed, epochs, path.with_suffix(".first"))
-        model = train_model("gnn", programs, chosen, seed, epochs, path.with_suffix(".fit"))
+        model = train_model("gnn", programs, chosen, seed, epochs, path.with_suffix(".fit"))["gnn"]
         test = programs.select(parts.test)
         found = evaluate(test, *model(test), tuple(held_out))[0]
         return {"train_programs": len(chosen.train), "metrics": found}

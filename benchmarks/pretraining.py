@@ -82,7 +82,9 @@ def start_of(
         return None
     unlabelled = GraphStore(sampled).load()
     config = PRESETS["gnn"]
-    settings = replace(PRESET_SETTINGS["gnn"], epochs=epochs or _EPOCHS, patience=_EPOCHS, seed=seed, calibrated=False)
+    settings = replace(
+        PRESET_SETTINGS["gnn"], epochs=epochs or _EPOCHS, patience=_EPOCHS, trees=0, seed=seed, calibrated=False
+    )
     # What comes of no measurement says nothing of seconds.
     settings = replace(settings, latency_weight=0.0)
     train = programs.select(parts.train)

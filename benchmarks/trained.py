@@ -42,6 +42,9 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
 
 BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
 
+#: The two parts of the default model, each by itself.
+ALONE = ("network alone", "trees alone")
+
 #: Numbers of programs, int64[n].
 Rows = npt.NDArray[np.int64]
 
@@ -96,8 +99,8 @@ class Share:
 
 def train_model(
     name: str, programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path
-) -> compare.Model:
-    """The model of a row of the table, trained with a seed.
+) -> dict[str, compare.Model]:
+    """The model of a row of the table, trained with a seed, by its name; beside it :data:`ALONE`, if it has both parts.
 
     Args:
         name: A preset of the graph model, a key of :data:`ABLATIONS` or one of :data:`BASELINES`.
@@ -108,21 +111,26 @@ def train_model(
         folder: Folder of an unfinished training.
     """
     if name == "xgb":
-        return compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))
+        return {name: compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))}
     if name in BASELINES:
         rows = np.concatenate([parts.train, parts.validation])
         mean = float(programs.throughput()[rows].mean())
         if name == "mlp":
             mlp = scheduler().segment_mlp(seed)
             mlp.fit(programs.select(rows))
-            return compare.trained_mlp(mlp, mean)
+            return {name: compare.trained_mlp(mlp, mean)}
         simple: dict[str, Callable[[], compare.Model]] = {
             "node-count": lambda: compare.node_count(mean),
             "constant": lambda: compare.constant(mean),
             "random": lambda: compare.random(seed),
         }
-        return simple[name]()
-    return compare.gnn(train_graph_model(name, programs, parts, seed, epochs, folder))
+        return {name: simple[name]()}
+    checkpoint = train_graph_model(name, programs, parts, seed, epochs, folder)
+    models = {name: compare.gnn(checkpoint)}
+    if checkpoint.trees is not None:
+        network, trees = ALONE
+        models |= {network: compare.gnn(replace(checkpoint, trees=None)), trees: compare.trees(checkpoint)}
+    return models
 
 
 def train_graph_model(
@@ -172,7 +180,8 @@ def run_all(
 
     Yields:
         The job, and ``all`` and each network -> its metrics; ``processors``, of each processor that was measured on;
-        ``train_tasks`` and ``train_programs``, which count validation too.
+        ``alone``, each of :data:`ALONE` -> all these metrics; ``train_tasks`` and ``train_programs``, which count
+        validation too.
     """
     for job, result in one_a_core(
         [joblib.delayed(_run)(job, held_out, 1 if quick else None, runs) for job in jobs], quick
@@ -215,21 +224,27 @@ def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(job.store).load(with_features=True)
         parts = job.share.of(programs, split_programs(programs, held_out, job.seed), job.seed)
-        model = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
+        models = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
         test = programs.select(rows_of_networks(programs, parts.test, held_out))
-        scores, predicted = model(test)
         learned = programs.task[np.concatenate([parts.train, parts.validation])]
-        result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0]}
-        result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
-        processors = processor_of_each(test)
-        result["processors"] = {}
-        for name in np.unique(processors).tolist():
-            own = np.flatnonzero(processors == name)
-            found = evaluate(test.select(own), scores[own], predicted[own], tuple(held_out))[0]
-            result["processors"][name] = found
-        return result | {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
+        found = {name: _tested(model, test, held_out) for name, model in models.items()}
+        counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
+        return found.pop(job.name) | {"alone": found} | counts
 
     return job, saved(runs, f"{job.name}-{job.seed}", known, compute)
+
+
+def _tested(model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str]) -> dict[str, Any]:
+    """The metrics of all networks together, of each, and of each processor."""
+    scores, predicted = model(test)
+    result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0], "processors": {}}
+    result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
+    processors = processor_of_each(test)
+    for name in np.unique(processors).tolist():
+        own = np.flatnonzero(processors == name)
+        found = evaluate(test.select(own), scores[own], predicted[own], tuple(held_out))[0]
+        result["processors"][name] = found
+    return result
 
 
 def settings_of(name: str) -> list[Any]:

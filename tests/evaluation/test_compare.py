@@ -6,6 +6,7 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy.special import expit
 
 from tests import synthetic
 from tests.models.test_boosted_trees import SumOfStores
@@ -21,8 +22,11 @@ from tvm_gnn_cost.evaluation.compare import (
     summarise,
     table,
     trained_xgb,
+    trees,
 )
 from tvm_gnn_cost.evaluation.metrics import METRICS, evaluate
+from tvm_gnn_cost.graphs.profile import profiles
+from tvm_gnn_cost.models.profile_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
@@ -62,11 +66,20 @@ def test_a_trained_model_predicts_its_calibrated_throughput(programs: MeasuredPr
         gnn(checkpoint)(other)
 
 
+def test_the_trees_of_a_checkpoint_predict_without_its_network(programs: MeasuredPrograms) -> None:
+    checkpoint = new_checkpoint(PRESETS["gnn"], synthetic.vectors(), programs, seed=0)
+    rows = profiles(programs.graphs, Scorer(checkpoint).columns)
+    grown = grow_trees(rows, programs.throughput(), programs.task, count=5, seed=0)
+    scores, throughput = trees(replace(checkpoint, trees=grown, calibration=(2.0, -1.0)))(programs)
+    np.testing.assert_array_equal(scores, grown.score(rows))
+    np.testing.assert_allclose(throughput, expit(2 * scores - 1))
+
+
 def test_xgboost_predicts_on_features(programs: MeasuredPrograms) -> None:
-    trees = SumOfStores()
-    trees.fit(programs)
-    scores, throughput = trained_xgb(trees)(programs)
-    np.testing.assert_array_equal(scores, trees.predict(programs))
+    xgb = SumOfStores()
+    xgb.fit(programs)
+    scores, throughput = trained_xgb(xgb)(programs)
+    np.testing.assert_array_equal(scores, xgb.predict(programs))
     np.testing.assert_array_equal(scores, throughput)
 
 

@@ -15,6 +15,8 @@ from scipy.special import expit
 
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.profile import profiles
+from tvm_gnn_cost.models.profile_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
@@ -29,7 +31,7 @@ def checkpoint() -> Checkpoint:
 
 def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path, checkpoint: Checkpoint) -> None:
     programs, validation = synthetic.programs(16, 16, seed=1, failed=3), synthetic.programs(4, 16, seed=2)
-    settings = FitSettings(epochs=1, tasks_per_batch=2, learning_rate=5e-3)
+    settings = FitSettings(epochs=1, trees=20, tasks_per_batch=2, learning_rate=5e-3)
     trained = fit(checkpoint, programs, validation, settings, tmp_path)
     trained.save(tmp_path / "model.safetensors")
     loaded = Checkpoint.load(tmp_path / "model.safetensors")
@@ -40,6 +42,9 @@ def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path, checkpo
     assert loaded.calibration == trained.calibration != (1.0, 0.0)
     assert loaded.value_names == trained.value_names
     assert loaded.vectors.words == trained.vectors.words
+    assert loaded.trees is not None
+    assert trained.trees is not None
+    assert loaded.trees.scale == trained.trees.scale != 1.0
 
 
 def test_further_tensors_survive_a_round_trip(tmp_path: Path, checkpoint: Checkpoint) -> None:
@@ -119,6 +124,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
         (lambda info: info.update(calibration=1.0), "the field 'calibration' has the wrong value 1.0"),
         (lambda info: info.update(card=[]), "the field 'card' has the wrong value"),
         (lambda info: info.update(extra=None), "the field 'extra' has the wrong value None"),
+        (lambda info: info.update(trees_scale="1"), "the field 'trees_scale' has the wrong value '1'"),
     ],
 )
 def test_damaged_json_is_named(
@@ -155,6 +161,24 @@ def test_vectors_of_another_length_are_refused(checkpoint: Checkpoint) -> None:
         InputError, match=r"the checkpoint has node type vectors of length 8, .* reads 16; train it again"
     ):
         Scorer(replace(checkpoint, vectors=synthetic.vectors(8)))
+
+
+def test_a_score_is_the_mean_of_the_networks_and_the_trees(checkpoint: Checkpoint) -> None:
+    population, columns = synthetic.graphs(9), Scorer(checkpoint).columns
+    rows = profiles(population, columns)
+    trees = grow_trees(rows, np.linspace(0, 1, 9, dtype=np.float32), np.zeros(9, np.int32), count=20, seed=0)
+    network = Scorer(checkpoint).score(population)
+    both = Scorer(replace(checkpoint, trees=replace(trees, scale=2.0))).score(population)
+    np.testing.assert_allclose(both, (network + 2 * trees.score(rows)) / 2)
+
+
+def test_damaged_trees_are_named(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    path = tmp_path / "model.safetensors"
+    rows = profiles(synthetic.graphs(9), Scorer(checkpoint).columns)
+    trees = grow_trees(rows[:, 1:], np.linspace(0, 1, 9, dtype=np.float32), np.zeros(9, np.int32), count=2, seed=0)
+    replace(checkpoint, trees=trees).save(path)
+    with pytest.raises(InputError, match=r"model\.safetensors: the checkpoint is damaged: its trees read profiles of"):
+        Checkpoint.load(path)
 
 
 def test_making_a_scorer_draws_no_random_numbers(checkpoint: Checkpoint) -> None:

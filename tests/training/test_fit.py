@@ -15,11 +15,12 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.training.calibration import spread
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, FitSettings, TaskBatches, fit, new_checkpoint, preset_settings
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
-SETTINGS = FitSettings(epochs=40, patience=40, tasks_per_batch=2, learning_rate=5e-3)
+SETTINGS = FitSettings(epochs=40, trees=0, patience=40, tasks_per_batch=2, learning_rate=5e-3)
 
 
 def train(folder: Path, settings: FitSettings = SETTINGS) -> Checkpoint:
@@ -35,6 +36,22 @@ def test_training_learns_to_rank_tasks_it_never_saw(tmp_path: Path) -> None:
     before, after = (evaluate(test, s, s, ("net0", "net1"))[0]["pairwise_accuracy"] for s in (untrained, trained))
     assert after > 0.8
     assert after > before + 0.1
+
+
+def test_trees_learn_the_same_tasks_and_spread_like_the_network(tmp_path: Path) -> None:
+    few = replace(SETTINGS, epochs=8)
+    alone, both = train(tmp_path / "a", few), train(tmp_path / "b", replace(few, trees=100))
+    assert alone.trees is None
+    assert both.trees is not None
+    assert all(torch.equal(alone.state[name], both.state[name]) for name in alone.state)
+    validation, test = synthetic.programs(4, 16, seed=2), synthetic.programs(6, 16, seed=3)
+    network, trees = Scorer(alone), Scorer(both)
+    expected = spread(network.score(validation.graphs), validation.task)
+    assert spread(trees.tree_scores(validation.graphs), validation.task) == pytest.approx(expected, rel=1e-6)
+    scores = trees.tree_scores(test.graphs)
+    assert evaluate(test, scores, scores, ("net0", "net1"))[0]["pairwise_accuracy"] > 0.7
+    # A training that goes on without trees drops them.
+    assert fit(both, test, validation, replace(few, epochs=1), tmp_path / "c").trees is None
 
 
 def test_training_learns_the_latency_of_tasks_it_never_saw(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import torch
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
+from tvm_gnn_cost.graphs.profile import profiles
+from tvm_gnn_cost.models.profile_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
@@ -23,7 +25,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     config = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
     train = synthetic.programs(16, 16, seed=1)
     start = new_checkpoint(config, synthetic.vectors(), train, seed=0)
-    settings = FitSettings(epochs=40, patience=40, tasks_per_batch=2, learning_rate=5e-3)
+    settings = FitSettings(epochs=40, trees=0, patience=40, tasks_per_batch=2, learning_rate=5e-3)
     return fit(start, train, synthetic.programs(4, 16, seed=2), settings, tmp_path_factory.mktemp("fit"))
 
 
@@ -40,6 +42,19 @@ def test_it_learns_a_task_that_contradicts_what_it_knew_and_keeps_what_it_knew(c
     fresh = OnlineModel(checkpoint, SETTINGS)
     assert pairwise_accuracy(fresh.score(known.graphs), -known.latency) == before_known
     assert before_known > 0.8
+
+
+def test_it_learns_what_the_trees_got_wrong(checkpoint: Checkpoint) -> None:
+    odd = synthetic.programs(1, 64, seed=9)
+    rows = profiles(odd.graphs, OnlineModel(checkpoint).scorer.columns)
+    trees = grow_trees(rows, (odd.latency.min() / odd.latency).astype(np.float32), odd.task, count=50, seed=0)
+    model = OnlineModel(replace(checkpoint, trees=replace(trees, scale=4.0)), SETTINGS)
+    upside_down = 1 / odd.latency
+    before = pairwise_accuracy(model.score(odd.graphs), -upside_down)
+    model.learn("odd", odd.graphs, upside_down)
+    assert pairwise_accuracy(model.score(odd.graphs), -upside_down) > before + 0.05
+    restored = OnlineModel.from_checkpoint(model.to_checkpoint(), SETTINGS)
+    np.testing.assert_array_equal(restored.score(odd.graphs), model.score(odd.graphs))
 
 
 def test_many_updates_do_not_drift_away_from_the_pretrained_model(checkpoint: Checkpoint) -> None:

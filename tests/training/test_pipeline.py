@@ -13,13 +13,14 @@ from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.progress import EpochFinished, Event, Stage
 from tvm_gnn_cost.training import pipeline
 from tvm_gnn_cost.training.checkpoint import Scorer
 from tvm_gnn_cost.training.fit import FitSettings, new_checkpoint
 from tvm_gnn_cost.training.pipeline import VALIDATION_FRACTION, split_programs, train_gnn, train_xgb
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=1, head=(16,))
-SETTINGS = FitSettings(epochs=2, tasks_per_batch=4)
+SETTINGS = FitSettings(epochs=2, trees=5, tasks_per_batch=4)
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +47,10 @@ def test_the_held_out_networks_only_test(programs: MeasuredPrograms) -> None:
 def test_a_model_is_trained_and_its_card_says_on_what(programs: MeasuredPrograms, tmp_path: Path) -> None:
     parts = split_programs(programs, ["net1"], seed=0)
     folder = tmp_path / "unfinished"
-    told: list[int] = []
-    trained = train_gnn(programs, parts, SMALL, SETTINGS, folder, None, lambda epoch, _metrics: told.append(epoch))
-    assert told == [1, 2]
+    told: list[Event] = []
+    trained = train_gnn(programs, parts, SMALL, SETTINGS, folder, None, told.append)
+    assert [event.number for event in told if isinstance(event, EpochFinished)] == [1, 2]
+    assert told[-1] == Stage("growing trees")
     assert trained.card["networks"] == ["net0"]
     assert trained.card["targets"] == ["{}"]
     assert trained.card["training"]["train_programs"] == len(parts.train)

@@ -37,7 +37,7 @@ class Evaluation:
 
 
 def gnn(checkpoint: Checkpoint) -> Model:
-    """A trained graph model.
+    """A trained graph model, with its trees if it has some.
 
     Raises:
         InputError: the checkpoint does not fit this version; the model itself raises it for graphs of another detail.
@@ -46,6 +46,17 @@ def gnn(checkpoint: Checkpoint) -> Model:
 
     def predict(programs: MeasuredPrograms) -> Prediction:
         scores = scorer.score(programs.graphs, programs.task)
+        return scores, scorer.throughput(scores)
+
+    return predict
+
+
+def trees(checkpoint: Checkpoint) -> Model:
+    """The boosted trees of a graph model's checkpoint, which must have some, without its network."""
+    scorer = Scorer(checkpoint)
+
+    def predict(programs: MeasuredPrograms) -> Prediction:
+        scores = scorer.tree_scores(programs.graphs)
         return scores, scorer.throughput(scores)
 
     return predict

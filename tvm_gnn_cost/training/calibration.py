@@ -28,3 +28,15 @@ def calibrate(scores: npt.NDArray[np.float64], throughput: npt.NDArray[np.float3
 
     log_scale, shift = minimize(error, np.zeros(2), method="Nelder-Mead").x
     return float(np.exp(log_scale)), float(shift)
+
+
+def spread(scores: npt.NDArray[np.float64], task: npt.NDArray[np.int32]) -> float:
+    """Deviation of P scores from the mean score of their task, as root mean square; infinite scores do not count.
+
+    >>> spread(np.array([1.0, 3.0, 8.0, 8.0]), np.array([0, 0, 1, 1], np.int32))
+    0.7071067811865476
+    """
+    finite = np.isfinite(scores)
+    scores, task = scores[finite], task[finite]
+    mean = np.bincount(task, scores) / np.maximum(1, np.bincount(task))
+    return float(np.sqrt(np.square(scores - mean[task]).mean()))

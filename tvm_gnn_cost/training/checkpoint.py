@@ -15,8 +15,10 @@ from torch import Tensor
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
+from tvm_gnn_cost.graphs.profile import profile_width, profiles
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.models.profile_trees import ProfileTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import Calibration
 from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
@@ -39,6 +41,7 @@ class _Header:
     calibration: tuple[float, ...]
     card: dict[str, Any]
     extra: dict[str, Any]
+    trees_scale: float = 1.0
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Checkpoint:
         value_names: The node values that the model reads, in the order of its inputs.
         vectors: FastText vectors of node types.
         state: The module's state dict: the weights, and the mean and deviation of the node values.
+        trees: Boosted trees; a program's score is the mean of theirs and the network's. None for the network alone.
         calibration: Scale and shift that turn a score into a relative throughput.
         card: The training data, settings and result, as JSON.
         extra: Further tensors, such as a cost model's replay buffer.
@@ -61,6 +65,7 @@ class Checkpoint:
     value_names: tuple[str, ...]
     vectors: NodeTypeVectors
     state: dict[str, Tensor]
+    trees: ProfileTrees | None = None
     calibration: Calibration = (1.0, 0.0)
     card: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
@@ -85,6 +90,8 @@ class Checkpoint:
             "card": self.card,
             "extra": self.extra_info,
         }
+        if self.trees is not None:
+            tensors["trees"], info["trees_scale"] = self.trees.to_tensor(), self.trees.scale
         write_tensors(path, tensors, info)
 
     @staticmethod
@@ -107,6 +114,10 @@ class Checkpoint:
             vectors = NodeTypeVectors.from_arrays(arrays, header.vectors)
             if len(header.calibration) != 2:
                 raise InputError("the field 'calibration' is not two numbers")
+            trees = None
+            if "trees" in tensors:
+                width = profile_width(len(header.value_names))
+                trees = ProfileTrees.from_tensor(tensors["trees"], header.trees_scale, width)
         except InputError as error:
             raise InputError(f"{path}: the checkpoint is damaged: {error}") from error
         return Checkpoint(
@@ -114,6 +125,7 @@ class Checkpoint:
             header.value_names,
             vectors,
             with_prefix(tensors, "model."),
+            trees,
             (header.calibration[0], header.calibration[1]),
             header.card,
             with_prefix(tensors, "extra."),
@@ -136,7 +148,7 @@ class Scorer:
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.config, self.vectors, self.device = checkpoint.config, checkpoint.vectors, torch.device(device)
-        self.calibration = checkpoint.calibration
+        self.calibration, self.trees = checkpoint.calibration, checkpoint.trees
         known = {name: i for i, (name, _) in enumerate(VALUES)}
         missing = [name for name in checkpoint.value_names if name not in known]
         if missing:
@@ -202,7 +214,12 @@ class Scorer:
                 one = own.new_zeros(len(rows))
                 found = self.model.score(readout[own], None if costs is None else costs[own], one)
                 scores[rows] = found.double().cpu().numpy()
-        return scores
+        return scores if self.trees is None else (scores + self.tree_scores(graphs)) / 2
+
+    def tree_scores(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
+        """The trees' scores of G graphs: float64[G]; there must be trees."""
+        assert self.trees is not None
+        return self.trees.score(profiles(graphs, self.columns))
 
     def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
         """For each graph the share of the program's cost at each of its stores: float64[stores], in [0, 1]."""

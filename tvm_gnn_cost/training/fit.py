@@ -18,11 +18,14 @@ from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
+from tvm_gnn_cost.graphs.profile import profiles
 from tvm_gnn_cost.graphs.values import VALUES, columns
+from tvm_gnn_cost.models.profile_trees import ProfileTrees, grow_trees
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
-from tvm_gnn_cost.training.calibration import calibrate
+from tvm_gnn_cost.progress import EpochFinished, Progress, Stage, ignore
+from tvm_gnn_cost.training.calibration import calibrate, spread
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-from tvm_gnn_cost.training.loop import EpochSteps, OnEpoch, run
+from tvm_gnn_cost.training.loop import EpochSteps, run
 from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
 from tvm_gnn_cost.training.scale import Scale
 from tvm_gnn_cost.training.tensor_file import with_prefix
@@ -36,6 +39,7 @@ class FitSettings:
         loss: One of ``losses.LOSSES``, or several joined by ``+``.
         latency_weight: Weight of the error of the predicted latency in the loss, for a model that predicts one.
         epochs: Largest number of passes over the tasks.
+        trees: Number of boosted trees (``models.profile_trees``) that score beside the network; 0 for none.
         patience: The training stops after this many epochs without a lower validation error and keeps the best epoch;
             otherwise it keeps the last epoch, when the learning rate has decayed to zero.
         tasks_per_batch: Number of tasks in a step; ranking losses compare programs of one task.
@@ -51,6 +55,7 @@ class FitSettings:
     loss: str = "hinge+mse+top1"
     latency_weight: float = 1.0
     epochs: int = 40
+    trees: int = 400
     patience: int = 24
     tasks_per_batch: int = 8
     programs_per_task: int = 32
@@ -66,7 +71,7 @@ class FitSettings:
 #: calibration; it has fewer epochs because an epoch over full trees takes ten times longer.
 PRESET_SETTINGS: dict[str, FitSettings] = {
     "gnn": FitSettings(),
-    "tpgnn": FitSettings(loss="huber", epochs=8, patience=8, weight_decay=1e-2, calibrated=False),
+    "tpgnn": FitSettings(loss="huber", epochs=8, trees=0, patience=8, weight_decay=1e-2, calibrated=False),
 }
 
 #: Preset -> number of steps that a training takes at least: with few tasks it has more epochs.
@@ -223,7 +228,7 @@ def fit(
     validation: MeasuredPrograms,
     settings: FitSettings,
     folder: Path,
-    on_epoch: OnEpoch = lambda _epoch, _metrics: None,
+    progress: Progress = ignore,
 ) -> Checkpoint:
     """Trains a checkpoint's model and returns the trained one.
 
@@ -235,7 +240,7 @@ def fit(
         validation: Programs of other tasks, for early stopping and the calibration.
         settings: Settings of the training.
         folder: Folder of Lightning's checkpoints.
-        on_epoch: Called after each epoch with its number and metrics.
+        progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before the trees are grown.
 
     Raises:
         InputError: there are no training or validation programs, or a setting or ``folder/last.ckpt`` is wrong.
@@ -248,7 +253,15 @@ def fit(
     module = FitModule(scorer.model, settings)
     fingerprint = json.dumps({**asdict(settings), **asdict(checkpoint.config)}, sort_keys=True)
     validating = TaskBatches(validation, scorer, settings, shuffle=False)
-    found = run(module, batches, validating, settings, fingerprint, folder, on_epoch)
+    found = run(
+        module,
+        batches,
+        validating,
+        settings,
+        fingerprint,
+        folder,
+        lambda epoch, metrics: progress(EpochFinished(epoch, metrics)),
+    )
     card = {
         **checkpoint.card,
         "training": {
@@ -260,8 +273,23 @@ def fit(
             "validation_error": found.validation_error,
         },
     }
-    trained = replace(checkpoint, state=with_prefix(found.state, "model."), card=card)
+    trained = replace(checkpoint, state=with_prefix(found.state, "model."), card=card, trees=None)
+    if settings.trees:
+        progress(Stage("growing trees"))
+        trained = replace(trained, trees=_trees(trained, train, validation, settings))
     if not settings.calibrated:
         return trained
     scores = Scorer(trained).score(validation.graphs, validation.task)
     return replace(trained, calibration=calibrate(scores, validation.throughput()))
+
+
+def _trees(
+    network: Checkpoint, train: MeasuredPrograms, validation: MeasuredPrograms, settings: FitSettings
+) -> ProfileTrees:
+    """Trees of the training programs, whose scores spread like the network's within tasks that trained neither."""
+    scorer = Scorer(network)
+    rows = profiles(train.graphs, scorer.columns)
+    trees = grow_trees(rows, train.throughput(), train.task, settings.trees, settings.seed)
+    wanted = spread(scorer.score(validation.graphs, validation.task), validation.task)
+    own = spread(trees.score(profiles(validation.graphs, scorer.columns)), validation.task)
+    return replace(trees, scale=wanted / own if own > 0 else 1.0)

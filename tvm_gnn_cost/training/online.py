@@ -61,9 +61,9 @@ class _TaskBuffer:
 class OnlineModel:
     """Scores programs and learns from measured ones, starting from a checkpoint.
 
-    An update takes a few steps from the present weights, half on the task that was just measured and half on others
-    from the replay buffer, and is pulled towards the pre-trained weights, so that it costs little and does not drift
-    away in a long search.
+    An update takes a few steps from the network's present weights, half on the task that was just measured and half on
+    others from the replay buffer, and is pulled towards the pre-trained weights, so that it costs little and does not
+    drift away in a long search. The trees stay as they are.
 
     Args:
         checkpoint: The pre-trained model.
@@ -149,7 +149,10 @@ class OnlineModel:
             while nodes < settings.nodes_per_update and steps < most:
                 graphs, target, task = self._draw(names, current, rng)
                 batch = self.scorer.batch(graphs, task)
-                loss = loss_of(model(batch), torch.from_numpy(target), torch.from_numpy(task))
+                scores = model(batch)
+                if self.scorer.trees is not None:
+                    scores = (scores + torch.from_numpy(self.scorer.tree_scores(graphs)).float()) / 2
+                loss = loss_of(scores, torch.from_numpy(target), torch.from_numpy(task))
                 for parameter, start in zip(model.parameters(), self._pretrained, strict=True):
                     loss = loss + settings.anchor * (parameter - start).square().sum()
                 optimizer.zero_grad()

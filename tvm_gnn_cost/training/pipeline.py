@@ -14,9 +14,9 @@ from tvm_gnn_cost.datasets.split import Split, split
 from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig
+from tvm_gnn_cost.progress import Progress, ignore
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
-from tvm_gnn_cost.training.loop import OnEpoch
 
 #: Share of the tasks outside the held-out networks that is used for validation.
 VALIDATION_FRACTION = 0.12
@@ -43,7 +43,7 @@ def train_gnn(
     settings: FitSettings,
     folder: Path,
     start: Checkpoint | None = None,
-    on_epoch: OnEpoch = lambda _epoch, _metrics: None,
+    progress: Progress = ignore,
 ) -> Checkpoint:
     """Trains a graph model, and its node type vectors, on the training part of the programs.
 
@@ -54,7 +54,7 @@ def train_gnn(
         settings: Settings of the training.
         folder: Folder from which an interrupted training resumes; removed at the end.
         start: Checkpoint to start from, with its own node type vectors; by default a new model.
-        on_epoch: Called after each epoch with its number and metrics.
+        progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before the trees are grown.
 
     Raises:
         InputError: a part is empty, or the graphs have another detail than the model reads.
@@ -64,7 +64,7 @@ def train_gnn(
     if start is None:
         vectors = train_vectors(train.graphs, dim=config.type_dim, seed=settings.seed)
         start = new_checkpoint(config, vectors, train, settings.seed)
-    trained = fit(start, train, programs.select(parts.validation), settings, folder, on_epoch)
+    trained = fit(start, train, programs.select(parts.validation), settings, folder, progress)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
     rank_zero_only(shutil.rmtree)(folder)

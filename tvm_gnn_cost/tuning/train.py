@@ -13,7 +13,7 @@ from tvm_gnn_cost.datasets.held_out import networks_to_test
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.progress import Advanced, EpochFinished, Progress, Stage, ignore
+from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import preset_settings
@@ -65,7 +65,7 @@ def train(
         accelerator: Lightning's ``cpu``, ``gpu`` or ``auto``.
         devices: With several, Lightning's DDP.
         start: A checkpoint to go on training from.
-        progress: Receives an ``EpochFinished`` after each epoch.
+        progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before what else takes long.
 
     Raises:
         InputError: an argument is wrong, or the store is empty or damaged.
@@ -97,7 +97,7 @@ def train(
         settings,
         output.with_name(f"{output.name}.unfinished"),
         Checkpoint.load(Path(start)) if start else None,
-        lambda epoch, metrics: progress(EpochFinished(epoch, metrics)),
+        progress,
     )
     checkpoint.save(output)
     return Trained(output, checkpoint.card["training"])
