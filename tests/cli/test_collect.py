@@ -11,7 +11,7 @@ pytestmark = pytest.mark.needs("tvm")
 
 
 def test_collect_counts_and_resumes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options = ("--random", 2, "--guided", 0, "--scheduler", scheduler().name)
+    options = ("--random", 2, "--guided", 0, "--patience", 0, "--scheduler", scheduler().name)
     found = call_json(capfd, "collect", "softmax/0", tmp_path / "data", *options)
     assert found["folder"] == str(tmp_path / "data")
     assert found["tasks"] == 1

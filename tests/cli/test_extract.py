@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs("tvm")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("data") / "collection"
-    collect(["softmax/0"], out, random=3, guided=0, turns=1)
+    collect(["softmax/0"], out, random=3, guided=0, turns=1, patience_s=0)
     return out
 
 

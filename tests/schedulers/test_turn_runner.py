@@ -38,6 +38,27 @@ def test_no_other_process_measures_meanwhile(monkeypatch: pytest.MonkeyPatch) ->
     assert held == ["taken", "released"]
 
 
+@pytest.mark.parametrize(("patience", "runs"), [(0.0, 1), (60.0, 3)])
+def test_a_batch_is_measured_again_while_others_are_busy(
+    monkeypatch: pytest.MonkeyPatch, patience: float, runs: int
+) -> None:
+    from tvm_gnn_cost.schedulers import turn_runner
+
+    others = iter([1.5, 0.5, 0.0])
+    measured = []
+
+    class Load:
+        def __init__(self) -> None:
+            measured.append("begun")
+
+        def cores(self) -> float:
+            return next(others)
+
+    monkeypatch.setattr(turn_runner, "OtherLoad", Load)
+    turn_runner.TurnRunner(MeasureSettings(patience_s=patience)).run([("none.so", ())])
+    assert len(measured) == runs
+
+
 def test_equal_settings_share_a_worker() -> None:
     from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 

@@ -25,7 +25,7 @@ def run(
     folder: Path, workloads: Sequence[str] = WORKLOADS, random: int = 3, guided: int = 2, **changes: Any
 ) -> tuple[Collected, list[Event]]:
     events: list[Event] = []
-    settings = {"random": random, "guided": guided, "turns": 1, "hardware": "here", **changes}
+    settings = {"random": random, "guided": guided, "turns": 1, "patience_s": 0, "hardware": "here", **changes}
     return collect(workloads, folder, progress=events.append, **settings), events
 
 

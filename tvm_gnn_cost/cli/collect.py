@@ -20,6 +20,9 @@ def collect(
     random: Annotated[int, typer.Option(min=0, help="Random samples of the design space, for each task.")] = 12,
     guided: Annotated[int, typer.Option(min=0, help="Samples near the fastest ones so far, for each task.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Seconds for which a batch is measured again while other processes are busy.")
+    ] = 20,
     scheduler: Annotated[
         SchedulerOption,
         typer.Option(help="Whose programs; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
@@ -49,6 +52,7 @@ def collect(
                 random=random,
                 guided=guided,
                 seed=seed,
+                patience_s=patience,
                 scheduler=scheduler.value,
                 hardware=hardware,
                 progress=display,

@@ -84,11 +84,13 @@ class MeasureSettings:
         repeats: Number of repeats; each places the arguments anew in memory and gives one latency.
         turns: How often the programs of a batch take turns in a repeat.
         timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
+        patience_s: For so many seconds a batch is measured again while other processes keep the machine busy.
     """
 
     repeats: int = 3
     turns: int = 2
     timeout_s: float = 20.0
+    patience_s: float = 0.0
 
 
 @dataclass(frozen=True)

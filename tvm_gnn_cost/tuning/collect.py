@@ -49,6 +49,7 @@ def collect(
     seed: int = 0,
     repeats: int = 4,
     turns: int = 4,
+    patience_s: float = 20.0,
     scheduler: str | None = None,
     hardware: str = "cpu",
     progress: Progress = ignore,
@@ -66,6 +67,7 @@ def collect(
         seed: Of the samples.
         repeats: Times that each program is measured, at another place in memory each time.
         turns: How often the programs of a task take turns in a repeat.
+        patience_s: For so many seconds a batch is measured again while other processes keep the machine busy.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
         progress: Receives events.
@@ -83,7 +85,7 @@ def collect(
     collection = chosen.collection(Path(folder), plan, hardware)
     target = chosen.target(hardware)
     collection.open()
-    filler = _Filler(chosen, target, plan, collection, progress)
+    filler = _Filler(chosen, target, plan, patience_s, collection, progress)
     for start in range(0, len(plan.workloads), plan.workloads_at_once):
         filler.fill(plan.workloads[start : start + plan.workloads_at_once])
     return Collected(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
@@ -105,11 +107,17 @@ class _Filler:
     """
 
     def __init__(
-        self, scheduler: Scheduler, target: object, plan: CollectPlan, collection: Collection, progress: Progress
+        self,
+        scheduler: Scheduler,
+        target: object,
+        plan: CollectPlan,
+        patience_s: float,
+        collection: Collection,
+        progress: Progress,
     ) -> None:
         self.scheduler, self.target, self.plan = scheduler, target, plan
         self.collection, self.progress = collection, progress
-        self.settings = MeasureSettings(plan.repeats, plan.turns)
+        self.settings = MeasureSettings(plan.repeats, plan.turns, patience_s=patience_s)
         self.seen: set[str] = set()
         self.measured = self.failed = 0
 
