@@ -15,6 +15,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.progress import EpochFinished, Event
 from tvm_gnn_cost.training.calibration import spread
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, FitSettings, TaskBatches, fit, new_checkpoint, preset_settings
@@ -82,9 +83,10 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
     told: list[int] = []
 
-    def interrupt(epoch: int, _metrics: dict[str, float]) -> None:
-        told.append(epoch)
-        if epoch == 3 and told.count(3) == 1:
+    def interrupt(event: Event) -> None:
+        assert isinstance(event, EpochFinished)
+        told.append(event.number)
+        if event.number == 3 and told.count(3) == 1:
             raise KeyboardInterrupt
 
     settings = replace(SETTINGS, epochs=6)
