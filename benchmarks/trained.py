@@ -107,7 +107,7 @@ def train_model(
         programs: All programs.
         parts: What to train, validate and test on.
         seed: Of the weights and of what is drawn.
-        epochs: Instead of the preset's.
+        epochs: Instead of the preset's, with as many fewer trees.
         folder: Folder of an unfinished training.
     """
     if name == "xgb":
@@ -146,7 +146,7 @@ def train_graph_model(
     train_tasks = len(np.unique(programs.task[parts.train]))
     settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
     if epochs is not None:
-        settings = replace(settings, epochs=epochs)
+        settings = replace(settings, epochs=epochs, trees=settings.trees * epochs // settings.epochs)
     return train_gnn(programs, parts, _config(name), settings, folder, start)
 
 
