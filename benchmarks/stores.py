@@ -16,7 +16,7 @@ from tvm_gnn_cost import extract
 from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.json_lines import find_file, open_file
-from tvm_gnn_cost.datasets.tenset import is_tenset
+from tvm_gnn_cost.datasets.tenset import files_ending, is_tenset
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
 
@@ -67,7 +67,7 @@ def _thin_out_tenset(data: Path, folder: Path) -> None:
     shutil.copytree(data / "network_info", folder / "network_info")
     for hardware in _machines(data):
         (folder / "measure_records" / hardware).mkdir(parents=True)
-        for path in sorted((data / "measure_records" / hardware).glob("*.json"))[::_QUICK_FILES]:
+        for path in files_ending(data / "measure_records" / hardware, ".json")[::_QUICK_FILES]:
             shutil.copy(path, folder / "measure_records" / hardware)
 
 

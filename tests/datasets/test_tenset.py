@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,7 @@ def record(version: object = "v0.6", code: object = 0, costs: object = (0.5, 0.2
         ("((squeezenet_v1.1,[]),llvm).task.pkl", "squeezenet_v1.1"),
         ("((resnet_50,[(1,3,224,224)]),cuda).task.pkl", "resnet_50[(1,3,224,224)]"),
         ("mine.task.pkl", "mine"),
+        ("((resnet_18,[]),llvm).task.pkl.xz", "resnet_18"),
     ],
 )
 def test_network_names(name: str, expected: str) -> None:
@@ -109,6 +112,20 @@ def test_comments_and_empty_lines_are_no_records(tmp_path: Path) -> None:
     found = list(record_lines(file))
     assert [(one.line, one.text) for one in found] == [(3, "{}"), (5, "\ufffd"), (6, "[1]")]
     assert {one.file for one in found} == {file}
+
+
+def test_a_compressed_file_is_read_and_a_damaged_one_named(tmp_path: Path) -> None:
+    text = b'{"n": 1}\n' * 500
+    (tmp_path / "cpu").mkdir()
+    for name, content in {"a.json": text, "b.json.gz": gzip.compress(text), "c.json.xz": lzma.compress(text)}.items():
+        (tmp_path / "cpu" / name).write_bytes(content)
+    files = record_files(tmp_path)
+    assert [path.name for path in files] == ["a.json", "b.json.gz", "c.json.xz"]
+    assert [sum(1 for _ in record_lines(path)) for path in files] == [500, 500, 500]
+    for path in files[1:]:
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(InputError, match=rf"{path.name} is cut off or damaged"):
+            list(record_lines(path))
 
 
 def test_the_layout_is_known_by_either_folder(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@
     network_info/all_tasks.pkl                   all tasks, a list of SearchTasks
     network_info/((resnet_18,[]),llvm).task.pkl  a network's tasks and the number of times that each occurs in it
     measure_records/<hardware>/*.json            measure records of auto_scheduler, one on each line
+
+Each file may be compressed, with ``.gz`` or ``.xz`` behind its name.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.json_lines import DAMAGED, open_file
 from tvm_gnn_cost.errors import InputError
 
 #: ``MeasureErrorNo`` of ``auto_scheduler`` -> kind of failure; 0 is no error.
@@ -84,16 +87,28 @@ def record_files(records: Path, hardware: str | None = None) -> tuple[Path, ...]
         raise InputError(f"{records} has records of several machines; choose one with --hardware: {', '.join(found)}")
     if hardware not in found:
         raise FileNotFoundError(f"{records} has no folder {hardware or 'with records'}; it has: {', '.join(found)}")
-    return tuple(sorted((records / str(hardware)).glob("*.json")))
+    return tuple(files_ending(records / str(hardware), ".json"))
+
+
+def files_ending(folder: Path, ending: str) -> list[Path]:
+    """The files of a folder whose names end so, plain or compressed, sorted."""
+    return sorted(path for suffix in ("", ".gz", ".xz") for path in folder.glob(f"*{ending}{suffix}"))
 
 
 def record_lines(file: Path) -> Iterator[RecordLine]:
-    """Yields the lines of a file of measure records, without comments and empty lines, reading one at a time."""
-    with file.open("rb") as lines:
-        for number, raw in enumerate(lines, 1):
-            text = raw.decode("utf-8", "replace").strip()
-            if text and not text.startswith("#"):
-                yield RecordLine(file, number, text)
+    """Yields the lines of a file of measure records, without comments and empty lines, reading one at a time.
+
+    Raises:
+        InputError: the compressed file is damaged.
+    """
+    with open_file(file) as lines:
+        try:
+            for number, raw in enumerate(lines, 1):
+                text = raw.decode("utf-8", "replace").strip()
+                if text and not text.startswith("#"):
+                    yield RecordLine(file, number, text)
+        except DAMAGED as error:
+            raise InputError(f"{file} is cut off or damaged ({error}); get it again") from error
 
 
 def record_file(records: Path, workload_key: str, kind: str = "llvm") -> Path:
@@ -123,7 +138,7 @@ def network_name(path: Path) -> str:
     >>> network_name(Path("((resnet_50,[(1,3,224,224)]),llvm).task.pkl"))
     'resnet_50[(1,3,224,224)]'
     """
-    name = path.name.removesuffix(".task.pkl")
+    name = path.name.partition(".task.pkl")[0]
     match = re.fullmatch(r"\(?\(?([^,()\[\]]+),(\[.*\])\)?,[^,]*\)?", name)
     if match is None:
         return name

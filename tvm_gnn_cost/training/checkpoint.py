@@ -214,7 +214,11 @@ class Scorer:
                 one = own.new_zeros(len(rows))
                 found = self.model.score(readout[own], None if costs is None else costs[own], one)
                 scores[rows] = found.double().cpu().numpy()
-        return scores if self.trees is None else (scores + self.tree_scores(graphs)) / 2
+        return self.with_trees(torch.from_numpy(scores), graphs).numpy()
+
+    def with_trees(self, scores: Tensor, graphs: ProgramGraphs) -> Tensor:
+        """The mean of G network scores and the trees' scores: float[G]; the network's scores alone without trees."""
+        return scores if self.trees is None else (scores + torch.from_numpy(self.tree_scores(graphs)).to(scores)) / 2
 
     def tree_scores(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
         """The trees' scores of G graphs: float64[G]; there must be trees."""

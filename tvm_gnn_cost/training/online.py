@@ -149,9 +149,7 @@ class OnlineModel:
             while nodes < settings.nodes_per_update and steps < most:
                 graphs, target, task = self._draw(names, current, rng)
                 batch = self.scorer.batch(graphs, task)
-                scores = model(batch)
-                if self.scorer.trees is not None:
-                    scores = (scores + torch.from_numpy(self.scorer.tree_scores(graphs)).float()) / 2
+                scores = self.scorer.with_trees(model(batch), graphs)
                 loss = loss_of(scores, torch.from_numpy(target), torch.from_numpy(task))
                 for parameter, start in zip(model.parameters(), self._pretrained, strict=True):
                     loss = loss + settings.anchor * (parameter - start).square().sum()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import lzma
 import pickle
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def test_a_networks_weights_are_numbers(small: Path) -> None:
     path.write_bytes(pickle.dumps((tasks, ["c", "d"])))
     with pytest.raises(InputError, match="and a number for each"):
         read_tenset(small)
+
+
+def test_a_compressed_folder_is_read_like_a_plain_one(small: Path) -> None:
+    def content() -> tuple[set[str], dict[str, dict[str, int]], list[str]]:
+        data = read_tenset(small)
+        return set(data.tasks), data.weights, [line.text for line in data.lines()]
+
+    plain = content()
+    for path in [*small.rglob("*.pkl"), *small.rglob("*.json")]:
+        path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(path.read_bytes()))
+        path.unlink()
+    assert content() == plain
+    assert all(plain)
 
 
 def test_a_task_that_only_a_networks_pickle_has_is_known(small: Path) -> None:

@@ -14,7 +14,8 @@ import joblib
 from tvm.auto_scheduler.measure_record import load_record_from_string
 
 from tvm_gnn_cost.datasets.records import last_line
-from tvm_gnn_cost.datasets.tenset import RecordLine, network_name, record_files, record_lines
+from tvm_gnn_cost.datasets.json_lines import find_file
+from tvm_gnn_cost.datasets.tenset import RecordLine, files_ending, network_name, record_files, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
@@ -66,11 +67,12 @@ def read_tenset(folder: Path, hardware: str | None = None) -> TensetFolder:
         InputError: a pickle is refused or damaged, or ``hardware`` must be chosen.
     """
     info = folder / "network_info"
-    if not (info / "all_tasks.pkl").is_file():
+    all_tasks = find_file(info, "all_tasks.pkl")
+    if all_tasks is None:
         raise FileNotFoundError(f"{folder} is no folder in TenSet's layout: it has no network_info/all_tasks.pkl")
-    tasks = {str(task.workload_key): task for task in read_tasks(info / "all_tasks.pkl")}
+    tasks = {str(task.workload_key): task for task in read_tasks(all_tasks)}
     weights: dict[str, dict[str, int]] = {}
-    for path in sorted(info.glob("*.task.pkl")):
+    for path in files_ending(info, ".task.pkl"):
         network = network_name(path)
         for task, weight in read_weighted_tasks(path):
             tasks.setdefault(str(task.workload_key), task)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tvm_gnn_cost.datasets.json_lines import open_file
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.datasets.tenset import network_file
 from tvm_gnn_cost.errors import InputError
@@ -39,13 +40,14 @@ class _TaskUnpickler(pickle.Unpickler):
 
 
 def load_pickle(path: Path) -> Any:
-    """The content of a pickle that names only what tasks need.
+    """The content of a pickle, plain or compressed, that names only what tasks need.
 
     Raises:
         InputError: the pickle names anything else, which is not called, or is damaged.
     """
     try:
-        return _TaskUnpickler(io.BytesIO(path.read_bytes())).load()
+        with open_file(path) as opened:
+            return _TaskUnpickler(io.BytesIO(opened.read())).load()
     except pickle.UnpicklingError as error:
         raise InputError(f"{path} is refused: {error}") from error
     # For a damaged pickle, Python and TVM's deserialiser raise errors of any type.
