@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.table import Table
 
@@ -58,14 +58,19 @@ def variation(folder: Path) -> dict[str, float]:
     return {task: statistics.median(values) for task, values in by_task.items()}
 
 
+def to_write(path: Path, compressed: bool) -> IO[bytes]:
+    """Opens a new file."""
+    return cast(IO[bytes], lzma.open(path, "wb", preset=9 | lzma.PRESET_EXTREME)) if compressed else path.open("wb")
+
+
 def drop(folder: Path, tasks: Collection[str]) -> int:
     """Removes the programs of some tasks from a collection and returns how many there were."""
     paths = [found(folder, name) for name in FILES]
     dropped = 0
     with ExitStack() as stack:
         unfinished = [stack.enter_context(replacing(path)) for path in paths]
-        out: list[Any] = [
-            stack.enter_context(lzma.open(new, "wb", preset=9) if path.suffix == ".xz" else new.open("wb"))
+        out = [
+            stack.enter_context(to_write(new, path.suffix == ".xz"))
             for path, new in zip(paths, unfinished, strict=True)
         ]
         for record, measurement in zip(*map(lines, paths), strict=True):
