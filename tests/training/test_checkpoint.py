@@ -15,8 +15,8 @@ from scipy.special import expit
 
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.graphs.profile import profiles
-from tvm_gnn_cost.models.profile_trees import grow_trees
+from tvm_gnn_cost.graphs.store_rows import store_rows
+from tvm_gnn_cost.models.store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.training.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
@@ -165,7 +165,7 @@ def test_vectors_of_another_length_are_refused(checkpoint: Checkpoint) -> None:
 
 def test_a_score_is_the_mean_of_the_networks_and_the_trees(checkpoint: Checkpoint) -> None:
     population, columns = synthetic.graphs(9), Scorer(checkpoint).columns
-    rows = profiles(population, columns)
+    rows = store_rows(population, columns)
     trees = grow_trees(rows, np.linspace(0, 1, 9, dtype=np.float32), np.zeros(9, np.int32), count=20, seed=0)
     network = Scorer(checkpoint).score(population)
     both = Scorer(replace(checkpoint, trees=replace(trees, scale=2.0))).score(population)
@@ -174,10 +174,16 @@ def test_a_score_is_the_mean_of_the_networks_and_the_trees(checkpoint: Checkpoin
 
 def test_damaged_trees_are_named(tmp_path: Path, checkpoint: Checkpoint) -> None:
     path = tmp_path / "model.safetensors"
-    rows = profiles(synthetic.graphs(9), Scorer(checkpoint).columns)
-    trees = grow_trees(rows[:, 1:], np.linspace(0, 1, 9, dtype=np.float32), np.zeros(9, np.int32), count=2, seed=0)
+    rows = store_rows(synthetic.graphs(9), Scorer(checkpoint).columns)
+    trees = grow_trees(
+        replace(rows, rows=rows.rows[:, 1:]),
+        np.linspace(0, 1, 9, dtype=np.float32),
+        np.zeros(9, np.int32),
+        count=2,
+        seed=0,
+    )
     replace(checkpoint, trees=trees).save(path)
-    with pytest.raises(InputError, match=r"model\.safetensors: the checkpoint is damaged: its trees read profiles of"):
+    with pytest.raises(InputError, match=r"model\.safetensors: the checkpoint is damaged: its trees read rows of"):
         Checkpoint.load(path)
 
 

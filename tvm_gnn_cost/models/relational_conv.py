@@ -45,13 +45,12 @@ class RelationalConv(nn.Module):
         out = torch.addmm(self.bias, x, self.root)
         # Edges by relation and target.
         key, order = (relation * len(x) + edge_index[1]).sort()
-        neighbourhoods, count = key.unique_consecutive(return_counts=True)
+        neighbourhoods, count = torch.unique_consecutive(key, return_counts=True)
         source, first = edge_index[0][order], count.cumsum(0) - count
         edges_of = torch.bincount(relation, minlength=self.relations).tolist()
         means_of = torch.bincount(neighbourhoods // max(1, len(x)), minlength=self.relations).tolist()
-        for number, (edges, begin, targets) in enumerate(
-            zip(source.split(edges_of), first.split(means_of), neighbourhoods.split(means_of), strict=True)
-        ):
+        parts = torch.split(source, edges_of), torch.split(first, means_of), torch.split(neighbourhoods, means_of)
+        for number, (edges, begin, targets) in enumerate(zip(*parts, strict=True)):
             if len(edges):
                 means = functional.embedding_bag(edges, x, begin - begin[0], mode="mean")
                 out.index_add_(0, targets - number * len(x), means @ self.weight[number])

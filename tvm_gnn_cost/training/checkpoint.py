@@ -15,10 +15,10 @@ from torch import Tensor
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
-from tvm_gnn_cost.graphs.profile import profile_width, profiles
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.store_rows import store_rows, store_width
 from tvm_gnn_cost.graphs.values import VALUES
-from tvm_gnn_cost.models.profile_trees import ProfileTrees
+from tvm_gnn_cost.models.store_trees import StoreTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import Calibration
 from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
@@ -65,7 +65,7 @@ class Checkpoint:
     value_names: tuple[str, ...]
     vectors: NodeTypeVectors
     state: dict[str, Tensor]
-    trees: ProfileTrees | None = None
+    trees: StoreTrees | None = None
     calibration: Calibration = (1.0, 0.0)
     card: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
@@ -116,8 +116,8 @@ class Checkpoint:
                 raise InputError("the field 'calibration' is not two numbers")
             trees = None
             if "trees" in tensors:
-                width = profile_width(len(header.value_names))
-                trees = ProfileTrees.from_tensor(tensors["trees"], header.trees_scale, width)
+                width = store_width(len(header.value_names))
+                trees = StoreTrees.from_tensor(tensors["trees"], header.trees_scale, width)
         except InputError as error:
             raise InputError(f"{path}: the checkpoint is damaged: {error}") from error
         return Checkpoint(
@@ -223,7 +223,7 @@ class Scorer:
     def tree_scores(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
         """The trees' scores of G graphs: float64[G]; there must be trees."""
         assert self.trees is not None
-        return self.trees.score(profiles(graphs, self.columns))
+        return self.trees.score(store_rows(graphs, self.columns))
 
     def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
         """For each graph the share of the program's cost at each of its stores: float64[stores], in [0, 1]."""

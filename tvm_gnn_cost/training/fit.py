@@ -18,9 +18,9 @@ from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
-from tvm_gnn_cost.graphs.profile import profiles
+from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.graphs.values import VALUES, columns
-from tvm_gnn_cost.models.profile_trees import ProfileTrees, grow_trees
+from tvm_gnn_cost.models.store_trees import StoreTrees, grow_trees
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.progress import EpochFinished, Progress, Stage, ignore
 from tvm_gnn_cost.training.calibration import calibrate, spread
@@ -39,7 +39,7 @@ class FitSettings:
         loss: One of ``losses.LOSSES``, or several joined by ``+``.
         latency_weight: Weight of the error of the predicted latency in the loss, for a model that predicts one.
         epochs: Largest number of passes over the tasks.
-        trees: Number of boosted trees (``models.profile_trees``) that score beside the network; 0 for none.
+        trees: Number of boosted trees (``models.store_trees``) that score beside the network; 0 for none.
         patience: The training stops after this many epochs without a lower validation error and keeps the best epoch;
             otherwise it keeps the last epoch, when the learning rate has decayed to zero.
         tasks_per_batch: Number of tasks in a step; ranking losses compare programs of one task.
@@ -55,7 +55,7 @@ class FitSettings:
     loss: str = "hinge+mse+top1"
     latency_weight: float = 1.0
     epochs: int = 40
-    trees: int = 400
+    trees: int = 800
     patience: int = 24
     tasks_per_batch: int = 8
     programs_per_task: int = 32
@@ -285,11 +285,11 @@ def fit(
 
 def _trees(
     network: Checkpoint, train: MeasuredPrograms, validation: MeasuredPrograms, settings: FitSettings
-) -> ProfileTrees:
+) -> StoreTrees:
     """Trees of the training programs, whose scores spread like the network's within tasks that trained neither."""
     scorer = Scorer(network)
-    rows = profiles(train.graphs, scorer.columns)
+    rows = store_rows(train.graphs, scorer.columns)
     trees = grow_trees(rows, train.throughput(), train.task, settings.trees, settings.seed)
     wanted = spread(scorer.score(validation.graphs, validation.task), validation.task)
-    own = spread(trees.score(profiles(validation.graphs, scorer.columns)), validation.task)
+    own = spread(trees.score(store_rows(validation.graphs, scorer.columns)), validation.task)
     return replace(trees, scale=wanted / own if own > 0 else 1.0)
