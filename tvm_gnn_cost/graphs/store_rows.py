@@ -52,12 +52,11 @@ def store_rows(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> StoreRo
     repeated = loops[graphs.values[loops, _COLUMN["extent"]] > _ONCE]
     around, count = _loops_around(stores, parent, repeated)
     nodes = np.concatenate([stores[:, None], _loads_of(graphs, stores, loads, parent), around], axis=1)
-    values = np.full((*nodes.shape, len(columns)), np.nan, np.float32)
-    there = nodes >= 0
-    values[there] = graphs.values[np.ix_(nodes[there], columns)]
-    rows = np.concatenate(
-        [count[:, None].astype(np.float32), values.reshape(len(stores), nodes.shape[1] * len(columns))], axis=1
-    )
+    # Whole rows are gathered: single values would take ten times as long.
+    values = graphs.values[nodes.ravel()][:, columns]
+    values[nodes.ravel() < 0] = np.nan
+    values = values.reshape(len(stores), nodes.shape[1] * len(columns))
+    rows = np.concatenate([count[:, None].astype(np.float32), values], axis=1)
     graph = np.searchsorted(graphs.node_offsets, stores, side="right") - 1
     return StoreRows(rows, graph, len(graphs))
 
