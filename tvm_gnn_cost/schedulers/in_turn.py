@@ -12,8 +12,10 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
+
+from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.schedulers.machines import Machine, machine_of
 
 #: TVM's function that removes all arguments from the caches but the first, which the layer before has just written.
 _FLUSH = "cache_flush_cpu_non_first_arg"
@@ -32,19 +34,43 @@ _BUSY = 1.25
 _KEPT_BYTES = 2**29
 
 
-def run_in_turn(programs: Sequence[tuple[str, Any]], repeats: int, turns: int) -> list[list[float] | str]:
-    """Runs programs in turn, each time with cold weights; the runner calls this in its worker process.
+def run_on(
+    tracker: Tracker | None, limit_s: float, programs: Sequence[tuple[str, Any]], repeats: int, turns: int
+) -> list[list[float] | str]:
+    """Runs programs in turn on this machine or one of a tracker's; the runner calls this in its worker process.
+
+    Args:
+        tracker: Has the machines; None for this one.
+        limit_s: A machine of the tracker ends the session after so many seconds.
+        programs: See :func:`run_in_turn`, and for the rest.
+
+    Raises:
+        WorkError: no machine of the tracker can be had.
+        ConnectionError: the machine is gone.
+    """
+    with machine_of(tracker, limit_s) as machine:
+        return run_in_turn(programs, repeats, turns, machine)
+
+
+def run_in_turn(
+    programs: Sequence[tuple[str, Any]], repeats: int, turns: int, machine: Machine
+) -> list[list[float] | str]:
+    """Runs programs in turn, each time with cold weights.
 
     Args:
         programs: Path of each built program, and its arguments as ``ArgInfo.as_json`` gives them.
         repeats: How many times the arguments are placed anew in memory.
         turns: How often each program has its turn in a repeat; twice as often at most, if the machine is busy.
+        machine: Where they run.
 
     Returns:
         For each program its fastest run of each repeat in seconds, or the message of the error that it raised. A slow
         program may have fewer repeats.
+
+    Raises:
+        ConnectionError: the machine is gone.
     """
-    contestants = [_Program(artifact, _SECONDS_A_TURN * turns * repeats) for artifact, _ in programs]
+    contestants = [_Program(machine, artifact, _SECONDS_A_TURN * turns * repeats) for artifact, _ in programs]
     order = random.Random(0)
     kept: list[dict[Any, Any]] = []
     for _ in range(repeats):
@@ -62,7 +88,7 @@ def run_in_turn(programs: Sequence[tuple[str, Any]], repeats: int, turns: int) -
         for one in contestants:
             one.end_repeat()
         kept.append(places)
-        if sum(_bytes(key) for some in kept for key in some) > _KEPT_BYTES:
+        if sum(_bytes(one) for some in kept for one in some.values()) > _KEPT_BYTES:
             kept.clear()
     return [one.failure or one.seconds for one in contestants]
 
@@ -71,6 +97,7 @@ class _Program:
     """A program that takes turns.
 
     Args:
+        machine: Where it runs.
         artifact: Path of the built program.
         budget: Seconds after which it leaves.
 
@@ -79,16 +106,15 @@ class _Program:
         failure: The message of the error that it raised; empty if there was none.
     """
 
-    def __init__(self, artifact: str, budget: float) -> None:
-        import tvm
-
+    def __init__(self, machine: Machine, artifact: str, budget: float) -> None:
+        self.machine = machine
         self.seconds: list[float] = []
         self.failure = ""
         self.last = self.fastest = math.inf
         self.budget = budget
         # What a program raises has any type.
         try:
-            self.module = tvm.runtime.load_module(artifact)
+            self.module = machine.load(artifact)
         except Exception as error:
             self._fail(error)
 
@@ -104,18 +130,16 @@ class _Program:
         if not self.takes_part:
             return
         try:
-            self.arguments = [_placed(places, i, info) for i, info in enumerate(infos)]
+            self.arguments = [self.machine.place(places, i, info) for i, info in enumerate(infos)]
         except Exception as error:
             self._fail(error)
 
     def turn(self) -> float:
         """Runs a few times; returns the seconds of the fastest run."""
-        import tvm
-
         runs, start = _RUNS if self.last < _SLOW_S else _RUNS_OF_SLOW, time.perf_counter()
         try:
             evaluator = self.module.time_evaluator(
-                self.module.entry_name, tvm.cpu(), number=1, repeat=runs, f_preproc=_FLUSH
+                self.module.entry_name, self.machine.device(), number=1, repeat=runs, f_preproc=_FLUSH
             )
             found = [float(one) for one in evaluator(*self.arguments).results]
         except Exception as error:
@@ -127,6 +151,7 @@ class _Program:
         return self.last
 
     def _fail(self, error: Exception) -> None:
+        self.machine.check()
         self.failure = str(error) or type(error).__name__
 
     def end_repeat(self) -> None:
@@ -135,21 +160,6 @@ class _Program:
             self.seconds.append(self.fastest)
 
 
-def _placed(places: dict[Any, Any], position: int, info: Any) -> Any:
-    """The argument at a position with this shape and dtype: a view of the memory that all of its size share."""
-    import tvm
-
-    from tvm_gnn_cost.schedulers.installed_tvm import ms
-
-    allocate = import_module(f"{ms.__name__}.runner.local_runner").default_alloc_argument
-    _, dtype, shape = info
-    sizes = tuple(map(int, shape))
-    key = (position, str(dtype), math.prod(sizes))
-    if key not in places:
-        ((places[key],),) = allocate(tvm.cpu(), (info,), 1)
-    return places[key]._create_view(sizes)
-
-
-def _bytes(key: tuple[int, str, int]) -> int:
+def _bytes(memory: Any) -> int:
     """Size of an argument, roughly: most dtypes have four bytes."""
-    return 4 * key[2]
+    return 4 * math.prod(map(int, memory.shape))

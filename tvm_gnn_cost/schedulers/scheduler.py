@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from tvm_gnn_cost.measuring.tracker import Tracker
+
 if TYPE_CHECKING:  # worker processes import this module, and should start quickly
     import numpy as np
     import numpy.typing as npt
@@ -85,12 +87,14 @@ class MeasureSettings:
         turns: How often the programs of a batch take turns in a repeat.
         timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
         patience_s: For so many seconds a batch is measured again while other processes keep the machine busy.
+        tracker: Has the machines that measure; None for this one.
     """
 
     repeats: int = 3
     turns: int = 2
     timeout_s: float = 20.0
     patience_s: float = 0.0
+    tracker: Tracker | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,179 @@
+"""The machine that runs built programs: this one, or another one behind TVM's RPC tracker."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any, Protocol
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.tracker import Tracker
+
+
+class Machine(Protocol):
+    """Where programs run."""
+
+    def load(self, artifact: str) -> Any:
+        """Loads a built program, given by its path on this machine.
+
+        Raises:
+            Exception: it is not there, or TVM cannot load it.
+        """
+
+    def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
+        """The argument at a position with this shape and dtype; programs with the same share its memory in ``places``.
+
+        Args:
+            places: Memory that was allocated before.
+            position: The argument's position.
+            info: Kind, dtype and shape.
+        """
+
+    def device(self) -> Any:
+        """TVM's device."""
+
+    def check(self) -> None:
+        """Does nothing, unless the machine is gone.
+
+        Raises:
+            ConnectionError: it is.
+        """
+
+
+class ThisMachine:
+    """This machine, in this process."""
+
+    def load(self, artifact: str) -> Any:
+        """Loads a library."""
+        import tvm
+
+        return tvm.runtime.load_module(artifact)
+
+    def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
+        """A view of the memory that all arguments of this size share, whatever their layout."""
+        _, dtype, shape = info
+        sizes = tuple(map(int, shape))
+        key = (position, str(dtype), math.prod(sizes))
+        if key not in places:
+            ((places[key],),) = _runner("local_runner").default_alloc_argument(self.device(), (info,), 1)
+        return places[key]._create_view(sizes)
+
+    def device(self) -> Any:
+        """The processor."""
+        import tvm
+
+        return tvm.cpu()
+
+    def check(self) -> None:
+        """Does nothing."""
+
+
+class RemoteMachine:
+    """A machine of a tracker.
+
+    Args:
+        session: TVM's session, during which the machine is ours alone.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.files: list[str] = []
+
+    def load(self, artifact: str) -> Any:
+        """Sends a library and loads it there."""
+        name = f"{len(self.files)}-{os.path.basename(artifact)}"
+        self.session.upload(artifact, target=name)
+        self.files.append(name)
+        return self.session.load_module(name)
+
+    def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
+        """Memory that all arguments of this shape share."""
+        _, dtype, shape = info
+        key = (position, str(dtype), tuple(map(int, shape)))
+        if key not in places:
+            runner = _runner("rpc_runner")
+            ((places[key],),) = runner.default_alloc_argument(self.session, self.device(), (info,), 1)
+        return places[key]
+
+    def device(self) -> Any:
+        """The processor there."""
+        return self.session.cpu()
+
+    def check(self) -> None:
+        """Asks the machine for an answer."""
+        # TVM's error depends on how the connection ended.
+        try:
+            _ = self.session.listdir(".")
+        except Exception as error:
+            raise ConnectionError(f"the machine is gone ({error})") from error
+
+    def clean(self) -> None:
+        """Removes what was sent."""
+        with suppress(Exception):  # a machine that is gone has no files
+            for name in self.files:
+                self.session.remove(name)
+
+
+@contextmanager
+def machine_of(tracker: Tracker | None, limit_s: float) -> Iterator[Machine]:
+    """A machine that measures nothing else meanwhile: one of the tracker's, or this one, whose lock the caller holds.
+
+    Args:
+        tracker: The tracker; None for this machine.
+        limit_s: A machine of the tracker ends the session after so many seconds.
+
+    Raises:
+        WorkError: the tracker does not answer, or has no machine with its key.
+        ConnectionError: the machine that it named is gone.
+    """
+    if tracker is None:
+        yield ThisMachine()
+        return
+    from tvm import rpc
+
+    machines_of(tracker)
+    # Waits while other clients have all machines. TVM's errors of a connection have several types.
+    try:
+        session = rpc.connect_tracker(tracker.host, tracker.port).request(
+            tracker.key, session_timeout=math.ceil(limit_s)
+        )
+    except Exception as error:
+        raise ConnectionError(f"the machine is gone ({error})") from error
+    machine = RemoteMachine(session)
+    try:
+        yield machine
+    finally:
+        machine.clean()
+
+
+def machines_of(tracker: Tracker) -> list[str]:
+    """The addresses of all registered machines, those included that other clients have for now; at least one.
+
+    Raises:
+        WorkError: the tracker does not answer, or has no machine with its key.
+    """
+    from tvm import rpc
+
+    # TVM's errors of a connection have several types.
+    try:
+        known = rpc.connect_tracker(tracker.host, tracker.port).summary()["server_info"]
+    except Exception as error:
+        raise WorkError(f"no RPC tracker answers at {tracker} ({last_line(error)})") from error
+    found = [str(one["addr"]) for one in known if one["key"].partition(":")[2] == tracker.key]
+    if not found:
+        raise WorkError(
+            f"no machine with the key '{tracker.key}' is registered at the tracker {tracker}; start one with "
+            f"python -m tvm.exec.rpc_server --tracker {tracker} --key {tracker.key}"
+        )
+    return found
+
+
+def _runner(name: str) -> Any:
+    """A module of MetaSchedule's runners, which every TVM with MetaSchedule has."""
+    from tvm_gnn_cost.schedulers.installed_tvm import ms
+
+    return import_module(f"{ms.__name__}.runner.{name}")
