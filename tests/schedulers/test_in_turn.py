@@ -8,6 +8,7 @@ import pytest
 
 from tvm_gnn_cost.schedulers import in_turn
 from tvm_gnn_cost.schedulers.in_turn import run_in_turn
+from tvm_gnn_cost.schedulers.machines import ThisMachine
 
 pytestmark = pytest.mark.needs("s_tir")
 
@@ -39,7 +40,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
 
 def test_a_repeat_has_one_latency(program: tuple[str, Any]) -> None:
     for repeats in (1, 3):
-        found = run_in_turn([program, program], repeats, 2)
+        found = run_in_turn([program, program], repeats, 2, ThisMachine())
         assert [len(one) for one in found] == [repeats, repeats]
         assert all(0 < float(seconds) < 1 for one in found for seconds in one)
 
@@ -50,14 +51,14 @@ def test_weights_are_fetched_from_memory(program: tuple[str, Any]) -> None:
     arguments = [tvm.runtime.tensor(np.ones(shape, np.float32)) for _, _, shape in INFOS]
     loaded = tvm.runtime.load_module(program[0])
     warm = min(loaded.time_evaluator(loaded.entry_name, tvm.cpu(), number=100, repeat=10)(*arguments).results)
-    ((*cold,),) = run_in_turn([program], 3, 4)
+    ((*cold,),) = run_in_turn([program], 3, 4, ThisMachine())
     assert min(map(float, cold)) > 1.3 * warm
 
 
 def test_a_program_that_raises_an_error_does_not_stop_the_others(program: tuple[str, Any], tmp_path: Path) -> None:
     missing = (str(tmp_path / "none.so"), INFOS)
     wrong = (program[0], INFOS[:1])
-    first, second, third = run_in_turn([missing, program, wrong], 2, 2)
+    first, second, third = run_in_turn([missing, program, wrong], 2, 2, ThisMachine())
     assert isinstance(first, str)
     assert "none.so" in first
     assert len(second) == 2
@@ -66,9 +67,9 @@ def test_a_program_that_raises_an_error_does_not_stop_the_others(program: tuple[
 
 def test_arguments_of_one_size_share_memory() -> None:
     places: dict[Any, Any] = {}
-    one = in_turn._placed(places, 1, ("TENSOR", "float32", (8, 4)))
-    two = in_turn._placed(places, 1, ("TENSOR", "float32", (2, 16)))
-    other = in_turn._placed(places, 2, ("TENSOR", "float32", (8, 4)))
+    one = ThisMachine().place(places, 1, ("TENSOR", "float32", (8, 4)))
+    two = ThisMachine().place(places, 1, ("TENSOR", "float32", (2, 16)))
+    other = ThisMachine().place(places, 2, ("TENSOR", "float32", (8, 4)))
     assert [tuple(map(int, x.shape)) for x in (one, two, other)] == [(8, 4), (2, 16), (8, 4)]
     assert len(places) == 2
     assert (one.numpy() == two.numpy().reshape(8, 4)).all()
@@ -77,5 +78,5 @@ def test_arguments_of_one_size_share_memory() -> None:
 
 def test_a_program_that_takes_long_leaves_early(program: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_turn, "_SECONDS_A_TURN", 0.0)
-    (found,) = run_in_turn([program], 5, 3)
+    (found,) = run_in_turn([program], 5, 3, ThisMachine())
     assert len(found) == 1

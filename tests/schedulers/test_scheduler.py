@@ -17,10 +17,12 @@ from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import (
     SAMPLING_PHASES,
     Chunk,
+    Collection,
     CollectPlan,
     MeasureSettings,
     Network,
@@ -156,6 +158,12 @@ def test_features_of_candidates(task: Task, candidates: list[Any], target: Any) 
     assert scheduler().features(task, target, []) == []
 
 
+def opened(folder: Path, network: Network) -> Collection:
+    """A collection of a network's programs."""
+    plan = CollectPlan((network.name,), random=6, guided=2)
+    return scheduler().collection(folder, plan, "here", scheduler().target("here"), describe_machine())
+
+
 @pytest.fixture(scope="module")
 def collected(
     network: Network,
@@ -167,7 +175,7 @@ def collected(
 ) -> Path:
     """A collection that holds the measured candidates and lacks two guided ones."""
     folder = tmp_path_factory.mktemp("collection") / "data"
-    collection = scheduler().collection(folder, CollectPlan((network.name,), random=6, guided=2), "here")
+    collection = opened(folder, network)
     assert not folder.exists()
     collection.open()
     collection.add_tasks([(network.name, tasks)])
@@ -226,7 +234,7 @@ def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(
     lines = file.read_text().splitlines()
     with file.open("r+") as opened:
         opened.truncate(file.stat().st_size - 20)
-    collection = scheduler().collection(folder, CollectPlan((network.name,), random=6, guided=2), "here")
+    collection = opened(folder, network)
     collection.open()
     collection.add_tasks([(network.name, tasks)])
     assert collection.missing(task, "random") == 1
@@ -240,7 +248,7 @@ def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(
 def test_a_collection_samples_near_what_it_measured(
     collected: Path, network: Network, tasks: list[Task], task: Task
 ) -> None:
-    collection = scheduler().collection(collected, CollectPlan((network.name,), random=6, guided=2), "here")
+    collection = opened(collected, network)
     collection.open()
     collection.add_tasks([(network.name, tasks)])
     ((of, found),) = collection.sample("guided", [(task, 2)])

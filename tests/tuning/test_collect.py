@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Event, Note, ProgramsMeasured, TaskFinished, TasksFound
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tuning.collect import Collected, collect
@@ -62,6 +62,34 @@ def test_what_is_there_is_not_measured_again(collected: tuple[Path, Collected, l
     again, events = run(folder)
     assert (again.tasks, again.programs, again.measured_now + again.failed_now) == (first.tasks, first.programs, 0)
     assert len(of_type(events, TaskFinished)) == first.tasks
+
+
+def test_other_machines_measure_what_is_built_here(tmp_path: Path) -> None:
+    from tests.schedulers.rack import KEY, Rack
+
+    # Built as for another kind of machine: linked where it runs.
+    text = {
+        "meta-schedule": '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 3}',
+        "auto-scheduler": "llvm -mtriple=x86_64-linux-gnu -num-cores=3",
+    }[scheduler().name]
+    with Rack(2) as rack:
+        there = {"tracker": str(rack.tracker), "key": KEY, "target": text}
+        done, _ = run(tmp_path / "data", random=2, guided=0, **there)
+        assert (done.measured_now, done.failed_now) == (2 * done.tasks, 0)
+        (card,) = (tmp_path / "data").glob("*card.json")
+        assert f"machines '{KEY}' of an RPC tracker" in card.read_text()
+        assert "num-cores" in record_files(tmp_path / "data")[0].read_text()
+        with pytest.raises(InputError, match="such measurements do not belong together"):
+            run(tmp_path / "data", random=3, guided=0)
+    with pytest.raises(WorkError, match="no RPC tracker answers"):
+        run(tmp_path / "data", random=3, guided=0, **there)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "llvm -num-cores=two", '{"kind": "llvm"}', "{"])
+def test_a_target_that_tvm_does_not_know(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="--target"):
+        run(tmp_path / "data", tracker="127.0.0.1:9", key="board", target=text)
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:

@@ -30,9 +30,16 @@ def collect(
     hardware: Annotated[
         str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
     ] = "cpu",
+    tracker: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="TVM's RPC tracker, whose machines run the programs.")
+    ] = "",
+    key: Annotated[str, typer.Option(help="The key of these machines.")] = "",
+    target: Annotated[
+        str, typer.Option(help="TVM's target of these machines, JSON or a tag; by default this machine's.")
+    ] = "",
     json: JsonOption = None,
 ) -> None:
-    """Measures programs of many tasks on this machine, as data to train a cost model on.
+    """Measures programs of many tasks, on this machine or on others, as data to train a cost model on.
 
     The folder becomes a MetaSchedule database with a card beside it, or a folder in TenSet's layout. A program that
     fails to build or to run is recorded as failed. Ctrl-C is safe at any time: the same command goes on where it
@@ -55,6 +62,9 @@ def collect(
                 patience_s=patience,
                 scheduler=scheduler.value,
                 hardware=hardware,
+                tracker=tracker,
+                key=key,
+                target=target,
                 progress=display,
             )
             now = done.measured_now + done.failed_now

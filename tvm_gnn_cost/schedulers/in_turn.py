@@ -42,7 +42,9 @@ def run_on(
     Args:
         tracker: Has the machines; None for this one.
         limit_s: A machine of the tracker ends the session after so many seconds.
-        programs: See :func:`run_in_turn`, and for the rest.
+        programs: See :func:`run_in_turn`.
+        repeats: Likewise.
+        turns: Likewise.
 
     Raises:
         WorkError: no machine of the tracker can be had.

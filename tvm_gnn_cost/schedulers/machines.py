@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -12,6 +13,9 @@ from typing import Any, Protocol
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.tracker import Tracker
+
+#: Seconds in which a tracker must answer.
+_CONNECT_S = 10.0
 
 
 class Machine(Protocol):
@@ -158,8 +162,9 @@ def machines_of(tracker: Tracker) -> list[str]:
     """
     from tvm import rpc
 
-    # TVM's errors of a connection have several types.
+    # TVM's errors of a connection have several types, and it would try for a minute.
     try:
+        socket.create_connection((tracker.host, tracker.port), timeout=_CONNECT_S).close()
         known = rpc.connect_tracker(tracker.host, tracker.port).summary()["server_info"]
     except Exception as error:
         raise WorkError(f"no RPC tracker answers at {tracker} ({last_line(error)})") from error

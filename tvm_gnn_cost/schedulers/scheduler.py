@@ -321,8 +321,12 @@ class Scheduler(Protocol):
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
         """Names of workloads, the groups ``training`` and ``held-out`` replaced by their members."""
 
-    def target(self, hardware: str = "") -> Any:
-        """The target of this machine; ``auto_scheduler``'s carries the name ``hardware``."""
+    def target(self, hardware: str = "", text: str = "") -> Any:
+        """The target of this machine, or the one that TVM reads in ``text``; Ansor's carries the name ``hardware``.
+
+        Raises:
+            InputError: TVM knows no such target, or it has no number of cores.
+        """
 
     def network(
         self,
@@ -397,8 +401,17 @@ class Scheduler(Protocol):
     def segment_mlp(self, seed: int = 0) -> SegmentMLP:
         """An untrained ``MLPModel`` of TVM, for training offline."""
 
-    def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> Collection:
+    def collection(
+        self, folder: Path, plan: CollectPlan, hardware: str, target: Any, machine: Mapping[str, Any]
+    ) -> Collection:
         """Opens a folder of measured programs to extend it.
+
+        Args:
+            folder: The folder.
+            plan: What to collect.
+            hardware: In TenSet's layout, the machine's folder.
+            target: The target of the programs.
+            machine: What measures them, for the card.
 
         Raises:
             InputError: it was measured on another machine, its card is damaged, or ``hardware`` is no folder's name.

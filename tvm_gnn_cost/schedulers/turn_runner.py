@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.measuring.other_load import OtherLoad
 from tvm_gnn_cost.schedulers.in_turn import run_on
@@ -26,6 +28,9 @@ _WAIT_S = 600.0
 
 #: Path of a built program, and kind, dtype and shape of each of its arguments, as ``ArgInfo.as_json`` gives them.
 BuiltProgram = tuple[str, tuple[Any, ...]]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @cache
@@ -74,43 +79,41 @@ class TurnRunner:
                 if time.monotonic() >= end or load.cores() < _QUIET:
                     return outcomes
 
-    def run_shared(self, programs: Sequence[BuiltProgram]) -> list[Outcome]:
-        """The outcome of each program; every machine runs some of them.
+    def each(self, calls: Sequence[tuple[T, Callable[[], R]]]) -> Iterator[tuple[T, R]]:
+        """Yields the result of each call with what belongs to it, in their order; as many at once as machines measure.
 
-        Raises:
-            WorkError: no machine can be had.
+        Args:
+            calls: Anything, and a call of :meth:`run` in whatever form.
         """
-        parts = min(self.machines(), len(programs))
-        if parts < 2:
-            return self.run(programs)
-        outcomes = [Outcome(())] * len(programs)
-        with ThreadPoolExecutor(parts) as pool:
-            for part, found in enumerate(pool.map(self.run, [programs[part::parts] for part in range(parts)])):
-                outcomes[part::parts] = found
-        return outcomes
+        machines = min(self.machines(), len(calls))
+        if machines < 2:
+            yield from ((about, call()) for about, call in calls)
+            return
+        with ThreadPoolExecutor(machines) as pool:
+            running = [(about, pool.submit(call)) for about, call in calls]
+            try:
+                yield from ((about, one.result()) for about, one in running)
+            finally:
+                for _, one in running:
+                    one.cancel()
 
     def _here(self, programs: Sequence[BuiltProgram]) -> list[Outcome]:
         """Runs programs in turn, or each alone if one of them crashes the process or hangs."""
-        answer = self._answer(programs, 0.0)
+        answer = self._answer(programs)
         if isinstance(answer, list):
             return answer
-        if len(programs) > 1:
-            return [outcome for one in programs for outcome in self._here([one])]
-        return [answer]
+        return [answer] if len(programs) == 1 else [outcome for one in programs for outcome in self._here([one])]
 
     def _elsewhere(self, programs: Sequence[BuiltProgram]) -> list[Outcome]:
         """Likewise on one of the tracker's machines; what a machine that is gone has lost, another one runs."""
-        for _ in range(2):
+        answer = self._answer(programs, _WAIT_S)
+        if not isinstance(answer, list) and answer.failure != Failure.RUN_TIMEOUT:
             answer = self._answer(programs, _WAIT_S)
-            if isinstance(answer, list):
-                return answer
-            if answer.failure == Failure.RUN_TIMEOUT:
-                break
-        if len(programs) > 1:
-            return [outcome for one in programs for outcome in self._elsewhere([one])]
-        return [answer]
+        if isinstance(answer, list):
+            return answer
+        return [answer] if len(programs) == 1 else [outcome for one in programs for outcome in self._elsewhere([one])]
 
-    def _answer(self, programs: Sequence[BuiltProgram], wait_s: float) -> list[Outcome] | Outcome:
+    def _answer(self, programs: Sequence[BuiltProgram], wait_s: float = 0.0) -> list[Outcome] | Outcome:
         """The outcome of each program, or the one of all if their process or their machine is gone or hangs.
 
         Args:
@@ -124,6 +127,8 @@ class TurnRunner:
             call = (settings.tracker, limit, programs, settings.repeats, settings.turns)
             worker.send(run_on, call, timeout=limit + wait_s)
             return [_outcome(one) for one in worker.recv()]
+        except WorkError as error:  # its message is the traceback in the worker
+            raise WorkError(last_line(error).removeprefix(f"{WorkError.__module__}.WorkError: ")) from None
         except TimeoutError:
             return Outcome((), Failure.RUN_TIMEOUT, f"not done within {settings.timeout_s} seconds")
         except (ChildProcessError, ConnectionError):  # of the worker, or of a machine elsewhere

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.measuring.machine import describe_machine
+from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.progress import Note, ProgramsMeasured, Progress, TaskFinished, TasksFound, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.scheduler import (
@@ -52,6 +54,9 @@ def collect(
     patience_s: float = 20.0,
     scheduler: str | None = None,
     hardware: str = "cpu",
+    tracker: str = "",
+    key: str = "",
+    target: str = "",
     progress: Progress = ignore,
 ) -> Collected:
     """Measures the programs that ``folder`` still lacks; call it again after an interruption to go on.
@@ -70,10 +75,17 @@ def collect(
         patience_s: For so many seconds a batch is measured again while other processes keep the machine busy.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
+        tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs, one task each; programs are built
+            here. By default this machine runs them.
+        key: The key of these machines; they should be alike.
+        target: TVM's target of these machines, by default this machine's: JSON or a tag for ``meta-schedule``, such as
+            ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4}``, a text for ``auto-scheduler``.
         progress: Receives events.
 
     Raises:
-        InputError: a workload is unknown, or the folder holds measurements of another machine.
+        InputError: a workload or the target is unknown, the tracker's address is none, or the folder holds measurements
+            of another machine.
+        WorkError: the tracker does not answer, or has no such machine.
         WrongTVM: the installed TVM does not have the scheduler.
     """
     chosen = scheduler_named(scheduler)
@@ -82,10 +94,13 @@ def collect(
         raise InputError("no workload to collect; name a network, an operator or a group")
     for name in plan.workloads:
         chosen.check_workload(name)
-    collection = chosen.collection(Path(folder), plan, hardware)
-    target = chosen.target(hardware)
+    machines = Tracker.at(tracker, key) if tracker or key else None
+    machine = describe_machine() if machines is None else {"processor": f"machines '{key}' of an RPC tracker"}
+    built_for = chosen.target(hardware, target)
+    collection = chosen.collection(Path(folder), plan, hardware, built_for, machine)
+    settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines)
     collection.open()
-    filler = _Filler(chosen, target, plan, patience_s, collection, progress)
+    filler = _Filler(chosen, built_for, plan, settings, collection, progress)
     for start in range(0, len(plan.workloads), plan.workloads_at_once):
         filler.fill(plan.workloads[start : start + plan.workloads_at_once])
     return Collected(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
@@ -111,13 +126,13 @@ class _Filler:
         scheduler: Scheduler,
         target: object,
         plan: CollectPlan,
-        patience_s: float,
+        settings: MeasureSettings,
         collection: Collection,
         progress: Progress,
     ) -> None:
         self.scheduler, self.target, self.plan = scheduler, target, plan
         self.collection, self.progress = collection, progress
-        self.settings = MeasureSettings(plan.repeats, plan.turns, patience_s=patience_s)
+        self.settings = settings
         self.seen: set[str] = set()
         self.measured = self.failed = 0
 

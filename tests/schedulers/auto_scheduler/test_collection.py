@@ -41,7 +41,7 @@ def softmax(operators: list[tuple[str, list[Task]]]) -> Task:
 
 
 def opened(folder: Path, workloads: Sequence[tuple[str, Sequence[Task]]], plan: CollectPlan = PLAN) -> TensetCollection:
-    collection = TensetCollection(folder, plan, "here", TARGET)
+    collection = TensetCollection(folder, plan, "here", TARGET, describe_machine())
     collection.open()
     collection.add_tasks(workloads)
     return collection
@@ -165,7 +165,7 @@ def test_another_machines_records_are_refused(tmp_path: Path, softmax: Task) -> 
     whole = card.read_text()
 
     def open_again() -> None:
-        TensetCollection(tmp_path, PLAN, "here", TARGET)
+        TensetCollection(tmp_path, PLAN, "here", TARGET, describe_machine())
 
     card.write_text(whole.replace('"target": "llvm', '"target": "cuda'))
     with pytest.raises(InputError, match=r"here\.card\.json: measured with the target cuda.*choose another"):
@@ -180,7 +180,7 @@ def test_another_machines_records_are_refused(tmp_path: Path, softmax: Task) -> 
     card.unlink()
     with pytest.raises(InputError, match=r"here holds records and here\.card\.json does not say .*another --hardware"):
         open_again()
-    TensetCollection(tmp_path, PLAN, "there", TARGET)
+    TensetCollection(tmp_path, PLAN, "there", TARGET, describe_machine())
 
 
 def test_a_pickle_that_holds_no_tasks_is_named(tmp_path: Path, softmax: Task) -> None:

@@ -38,7 +38,10 @@ def test_the_groups_of_workloads(scheduler: AutoScheduler) -> None:
 @pytest.mark.parametrize("hardware", ["../../elsewhere", "my cpu", "a/b", ".", "..", ""])
 def test_a_name_of_the_hardware_that_is_no_folders(scheduler: AutoScheduler, hardware: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--hardware '.*' cannot name a folder"):
-        scheduler.collection(tmp_path / "data", CollectPlan(("softmax/0",)), hardware)
+        scheduler.collection(tmp_path / "data", CollectPlan(("softmax/0",)), hardware, scheduler.target(), {})
+    if hardware:
+        with pytest.raises(InputError, match=r"--hardware '.*' cannot name a folder"):
+            scheduler.target(hardware)
     assert not list(tmp_path.iterdir())
 
 

@@ -27,7 +27,7 @@ CARD, TASKS, MEASUREMENTS = "card.json", "tasks.jsonl", "measurements.jsonl"
 def opened(
     folder: Path, target: Any, tasks: Sequence[Task], plan: CollectPlan = PLAN, workload: str = "net"
 ) -> DatabaseCollection:
-    collection = DatabaseCollection(folder, plan, target)
+    collection = DatabaseCollection(folder, plan, target, describe_machine())
     collection.open()
     collection.add_tasks([(workload, tasks)])
     return collection
@@ -133,11 +133,11 @@ def test_another_target_is_refused_before_anything_is_written(folder: Path, targ
     before = {path: path.read_bytes() for path in folder.iterdir()}
     (folder / CARD).write_bytes(before[folder / CARD].replace(b'"llvm"', b'"cuda"'))
     with pytest.raises(InputError, match=r"card\.json: measured with the target .*cuda.* choose another folder"):
-        DatabaseCollection(folder, PLAN, target)
+        DatabaseCollection(folder, PLAN, target, describe_machine())
     for damaged in ("no JSON", "[]", '{"runs": []}', '{"target": {}, "runs": 3}'):
         (folder / CARD).write_text(damaged)
         with pytest.raises(InputError, match=r"card\.json is no card of measurements"):
-            DatabaseCollection(folder, PLAN, target)
+            DatabaseCollection(folder, PLAN, target, describe_machine())
     (folder / CARD).write_bytes(before[folder / CARD])
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -6,7 +6,7 @@ Beside the layout, ``<hardware>.card.json`` says on what machine, when and how t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from tvm_gnn_cost.datasets.tenset import parse_record, record_file, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, write_json
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
-from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
@@ -37,19 +36,21 @@ class TensetCollection:
         folder: The folder; the tasks and records that it already holds stay.
         plan: What to collect.
         hardware: The name of this machine's folder in ``measure_records``.
-        target: The target of this machine, which carries that name, so that its records are told from other machines'.
+        target: The target of the programs, which carries that name, so that their records are told from others.
+        machine: What measures them.
 
     Raises:
         InputError: ``hardware`` cannot name a folder, or its records are of another machine or of an unknown one.
     """
 
-    def __init__(self, folder: Path, plan: CollectPlan, hardware: str, target: Target) -> None:
+    def __init__(
+        self, folder: Path, plan: CollectPlan, hardware: str, target: Target, machine: Mapping[str, Any]
+    ) -> None:
         self.folder, self.plan, self.target = folder, plan, target
         self.card_path = folder / f"{hardware}.card.json"
         self.records = folder / "measure_records" / hardware
         self.problems: list[Problem] = []
         self.measured: dict[str, _Measured] = {}
-        machine = describe_machine()
         workloads = list(plan.workloads)
         card = read_card(self.card_path, {"machine": dict, "target": str, "settings": dict})
         if card is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ def measure_states(
     """Builds the states of all tasks, then runs them and yields the outcomes task by task."""
     inputs = [[MeasureInput(task.workload, state) for state in states] for task, states in groups]
     built = iter(auto_scheduler.LocalBuilder().build([one for some in inputs for one in some], 0))
-    for (task, _), some in zip(groups, inputs, strict=True):
-        results = run_built(some, [next(built) for _ in some], settings)
+    batches = [(task, some, [next(built) for _ in some]) for (task, _), some in zip(groups, inputs, strict=True)]
+    calls = [(task, partial(run_built, some, ready, settings)) for task, some, ready in batches]
+    for task, results in turn_runner(settings).each(calls):
         yield task, [outcome_of(result) for result in results]
 
 

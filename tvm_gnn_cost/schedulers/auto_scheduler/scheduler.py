@@ -38,7 +38,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, untuned
 from tvm_gnn_cost.schedulers.auto_scheduler.search import search
-from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
+from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target, target_of
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     RECORDS,
     latencies,
@@ -79,8 +79,10 @@ class AutoScheduler:
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
         return expand_groups(names, TRAINING, KINDS, HELD_OUT)
 
-    def target(self, hardware: str = "") -> Target:
-        return local_target(hardware)
+    def target(self, hardware: str = "", text: str = "") -> Target:
+        if hardware:
+            check_hardware_name(hardware)
+        return target_of(text, hardware) if text else local_target(hardware)
 
     def network(
         self,
@@ -129,9 +131,11 @@ class AutoScheduler:
     def segment_mlp(self, seed: int = 0) -> SegmentMLP:
         return segment_mlp(seed)
 
-    def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> TensetCollection:
+    def collection(
+        self, folder: Path, plan: CollectPlan, hardware: str, target: Target, machine: Mapping[str, Any]
+    ) -> TensetCollection:
         check_hardware_name(hardware)
-        return TensetCollection(folder, plan, hardware, self.target(hardware))
+        return TensetCollection(folder, plan, hardware, target, machine)
 
     def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> MeasuredFolder:
         if not is_database(folder):

@@ -1,4 +1,4 @@
-"""The target of this machine."""
+"""The target of this machine, or of one that measures for it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import psutil
 from tvm.target import Target
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError
 
 
 def local_target(model: str = "") -> Target:
@@ -23,3 +26,23 @@ def local_target(model: str = "") -> Target:
     cores = psutil.cpu_count(logical=False) or os.cpu_count()
     name = f"llvm {'-mcpu=core-avx2 ' if has_avx2 else ''}-num-cores={cores}"
     return Target(f"{name} -model={model}" if model else name)
+
+
+def target_of(text: str, model: str = "") -> Target:
+    """The target that a text describes, such as ``llvm -mtriple=aarch64-linux-gnu -num-cores=4``.
+
+    Args:
+        text: The target as TVM writes it.
+        model: See :func:`local_target`.
+
+    Raises:
+        InputError: TVM knows no such target, or it does not say how many cores it has.
+    """
+    # TVM's errors have any type.
+    try:
+        target = Target(f"{text} -model={model}" if model and "-model=" not in text else text)
+    except Exception as error:
+        raise InputError(f"--target {text}: TVM knows no such target ({last_line(error)})") from error
+    if "num-cores" not in target.attrs:
+        raise InputError(f"--target {text}: it must say how many cores it has, -num-cores")
+    return target

@@ -26,8 +26,8 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
 
 
 def _build_and_export(mod: tvm.IRModule, target: tvm.target.Target) -> str:
-    # Linked here, on all cores, and not when it is run.
-    path = os.path.join(tempfile.mkdtemp(), "program.so")
+    # Linked here, on all cores, and not when it is run, unless another kind of machine runs it.
+    path = os.path.join(tempfile.mkdtemp(), "program.tar" if "mtriple" in target.attrs else "program.so")
     build_program(mod, target).export_library(path)
     return path
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
-from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, latency
@@ -40,7 +39,8 @@ class DatabaseCollection:
     Args:
         folder: The folder; the programs that it already holds stay.
         plan: What to collect.
-        target: The target of this machine.
+        target: The target of the programs.
+        machine: What measures them.
 
     Raises:
         InputError: the folder was measured for another target, or its card is damaged.
@@ -49,8 +49,8 @@ class DatabaseCollection:
     #: A damaged record cannot be skipped here: TVM refuses the whole database.
     problems: Sequence[Problem] = ()
 
-    def __init__(self, folder: Path, plan: CollectPlan, target: tvm.target.Target) -> None:
-        self.folder, self.plan, self.target = folder, plan, target
+    def __init__(self, folder: Path, plan: CollectPlan, target: tvm.target.Target, machine: Mapping[str, Any]) -> None:
+        self.folder, self.plan, self.target, self.machine = folder, plan, target, machine
         self.card = read_card(folder / _CARD, {"target": dict, "runs": list}) or {"runs": []}
         if "target" in self.card:
             check_same(folder / _CARD, "the target", self.card["target"], json.loads(str(target)))
@@ -77,7 +77,7 @@ class DatabaseCollection:
         # As the card gives it back, to be found in there.
         run = json.loads(json.dumps({"date": today(), **asdict(self.plan)}))
         runs = self.card["runs"] + ([] if run in self.card["runs"] else [run])
-        about = {"target": json.loads(str(self.target)), "machine": describe_machine(), "tvm": tvm.__version__}
+        about = {"target": json.loads(str(self.target)), "machine": self.machine, "tvm": tvm.__version__}
         write_json(self.folder / _CARD, {**self.card, **about, "runs": runs})
 
     def known(self, workload: str) -> list[Task]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
-from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
+from tvm_gnn_cost.schedulers.meta_schedule.target import local_target, target_of
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
@@ -48,6 +48,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
+from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
 
@@ -72,8 +73,8 @@ class MetaSchedule:
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
         return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name])
 
-    def target(self, hardware: str = "") -> tvm.target.Target:
-        return local_target()
+    def target(self, hardware: str = "", text: str = "") -> tvm.target.Target:
+        return target_of(text) if text else local_target()
 
     def network(
         self,
@@ -109,8 +110,10 @@ class MetaSchedule:
     ) -> Iterator[tuple[Task, list[Outcome]]]:
         candidates = [candidate for _, some in groups for candidate in some]
         built = iter(self.build_pool.build([(candidate.sch.mod, target) for candidate in candidates]))
-        for task, some in groups:
-            yield task, run_built(some, [next(built) for _ in some], settings)
+        batches = [(task, some, [next(built) for _ in some]) for task, some in groups]
+        yield from turn_runner(settings).each(
+            [(task, partial(run_built, some, ready, settings)) for task, some, ready in batches]
+        )
 
     def graphs(
         self, task: Task, target: tvm.target.Target, candidates: Sequence[Any], detail: Detail = "statements"
@@ -128,8 +131,10 @@ class MetaSchedule:
     def segment_mlp(self, seed: int = 0) -> SegmentMLP:
         return segment_mlp(seed)
 
-    def collection(self, folder: Path, plan: CollectPlan, hardware: str) -> DatabaseCollection:
-        return DatabaseCollection(folder, plan, self.target(hardware))
+    def collection(
+        self, folder: Path, plan: CollectPlan, hardware: str, target: tvm.target.Target, machine: Mapping[str, Any]
+    ) -> DatabaseCollection:
+        return DatabaseCollection(folder, plan, target, machine)
 
     def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> DatabaseFolder:
         check_no_hardware(folder, hardware)
