@@ -158,7 +158,7 @@ def test_features_of_candidates(task: Task, candidates: list[Any], target: Any) 
     assert scheduler().features(task, target, []) == []
 
 
-def opened(folder: Path, network: Network) -> Collection:
+def collection_in(folder: Path, network: Network) -> Collection:
     """A collection of a network's programs."""
     plan = CollectPlan((network.name,), random=6, guided=2)
     return scheduler().collection(folder, plan, "here", scheduler().target("here"), describe_machine())
@@ -175,7 +175,7 @@ def collected(
 ) -> Path:
     """A collection that holds the measured candidates and lacks two guided ones."""
     folder = tmp_path_factory.mktemp("collection") / "data"
-    collection = opened(folder, network)
+    collection = collection_in(folder, network)
     assert not folder.exists()
     collection.open()
     collection.add_tasks([(network.name, tasks)])
@@ -234,7 +234,7 @@ def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(
     lines = file.read_text().splitlines()
     with file.open("r+") as opened:
         opened.truncate(file.stat().st_size - 20)
-    collection = opened(folder, network)
+    collection = collection_in(folder, network)
     collection.open()
     collection.add_tasks([(network.name, tasks)])
     assert collection.missing(task, "random") == 1
@@ -248,7 +248,7 @@ def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(
 def test_a_collection_samples_near_what_it_measured(
     collected: Path, network: Network, tasks: list[Task], task: Task
 ) -> None:
-    collection = opened(collected, network)
+    collection = collection_in(collected, network)
     collection.open()
     collection.add_tasks([(network.name, tasks)])
     ((of, found),) = collection.sample("guided", [(task, 2)])

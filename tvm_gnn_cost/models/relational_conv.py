@@ -47,8 +47,8 @@ class RelationalConv(nn.Module):
         key, order = (relation * len(x) + edge_index[1]).sort()
         neighbourhoods, count = torch.unique_consecutive(key, return_counts=True)
         source, first = edge_index[0][order], count.cumsum(0) - count
-        edges_of = torch.bincount(relation, minlength=self.relations).tolist()
-        means_of = torch.bincount(neighbourhoods // max(1, len(x)), minlength=self.relations).tolist()
+        edges_of = torch.bincount(relation, minlength=self.relations).cpu().tolist()
+        means_of = torch.bincount(neighbourhoods // max(1, len(x)), minlength=self.relations).cpu().tolist()
         parts = torch.split(source, edges_of), torch.split(first, means_of), torch.split(neighbourhoods, means_of)
         for number, (edges, begin, targets) in enumerate(zip(*parts, strict=True)):
             if len(edges):
