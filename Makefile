@@ -25,7 +25,7 @@ TVM_TESTS := tests/extraction tests/schedulers
 MIXED_TESTS := tests/tuning tests/cli tests/examples
 # The modules whose examples doctest runs: all that need no TVM.
 DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
-    graphs datasets networks models training evaluation tpugraphs schedulers/bisection.py schedulers/workloads.py \
+    graphs datasets networks measuring models training evaluation tpugraphs schedulers/bisection.py schedulers/workloads.py \
     tuning/library.py tuning/tune.py)
 # An editable install takes a new folder with modules for an empty one until it is made again.
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost/*/__init__.py tvm_gnn_cost/*/*/__init__.py)
