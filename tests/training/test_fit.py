@@ -24,8 +24,8 @@ SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
 SETTINGS = FitSettings(epochs=40, trees=0, patience=40, tasks_per_batch=2, learning_rate=5e-3)
 
 
-def train(folder: Path, settings: FitSettings = SETTINGS) -> Checkpoint:
-    programs = synthetic.programs(16, 16, seed=1, failed=3)
+def train(folder: Path, settings: FitSettings = SETTINGS, tasks: int = 16) -> Checkpoint:
+    programs = synthetic.programs(tasks, 16, seed=1, failed=3)
     start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
     return fit(start, programs, synthetic.programs(4, 16, seed=2), settings, folder)
 
@@ -41,7 +41,8 @@ def test_training_learns_to_rank_tasks_it_never_saw(tmp_path: Path) -> None:
 
 def test_trees_learn_the_same_tasks_and_spread_like_the_network(tmp_path: Path) -> None:
     few = replace(SETTINGS, epochs=8)
-    alone, both = train(tmp_path / "a", few), train(tmp_path / "b", replace(few, trees=100))
+    # Trees see stores and their loops alone, and the latency depends on every node: they need more programs for it.
+    alone, both = train(tmp_path / "a", few, 128), train(tmp_path / "b", replace(few, trees=100), 128)
     assert alone.trees is None
     assert both.trees is not None
     assert all(torch.equal(alone.state[name], both.state[name]) for name in alone.state)
@@ -50,7 +51,7 @@ def test_trees_learn_the_same_tasks_and_spread_like_the_network(tmp_path: Path) 
     expected = spread(network.score(validation.graphs), validation.task)
     assert spread(trees.tree_scores(validation.graphs), validation.task) == pytest.approx(expected, rel=1e-6)
     scores = trees.tree_scores(test.graphs)
-    assert evaluate(test, scores, scores, ("net0", "net1"))[0]["pairwise_accuracy"] > 0.6
+    assert evaluate(test, scores, scores, ("net0", "net1"))[0]["pairwise_accuracy"] > 0.7
     # A training that goes on without trees drops them.
     assert fit(both, test, validation, replace(few, epochs=1), tmp_path / "c").trees is None
 
