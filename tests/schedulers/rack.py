@@ -13,7 +13,7 @@ from typing import Self
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.tracker import Tracker
-from tvm_gnn_cost.schedulers.machines import machines_of
+from tvm_gnn_cost.schedulers.machines import count_machines
 
 KEY = "board"
 
@@ -54,7 +54,7 @@ class Rack:
     def registered(self) -> int:
         """How many machines the tracker knows; -1 if it does not answer."""
         try:
-            return len(machines_of(self.tracker))
+            return count_machines(self.tracker)
         except WorkError as error:
             return -1 if "answers" in str(error) else 0
 

@@ -14,7 +14,7 @@ from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.schedulers.machines import machines_of
+from tvm_gnn_cost.schedulers.machines import count_machines
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 from tvm_gnn_cost.schedulers.turn_runner import TurnRunner
 
@@ -32,7 +32,9 @@ def measure(rack: Rack, groups: list[tuple[Task, list[Any]]], target: Any) -> li
     return [outcomes for _, outcomes in scheduler().measure(groups, target, settings)]
 
 
-def test_programs_run_on_the_machines_of_a_tracker(rack: Rack, task: Task, candidates: list[Any], target: Any) -> None:
+def test_programs_run_on_the_count_machines_a_tracker(
+    rack: Rack, task: Task, candidates: list[Any], target: Any
+) -> None:
     assert TurnRunner(replace(QUICK, tracker=rack.tracker)).machines() == 2
     for outcomes in measure(rack, [(task, candidates)] * 3, target):
         assert len(outcomes) == len(candidates)
@@ -67,4 +69,4 @@ def test_what_fails_on_a_machine_has_failed(rack: Rack) -> None:
 def test_a_tracker_that_is_not_there_is_named() -> None:
     tracker = Tracker("127.0.0.1", free_port(), "board")
     with pytest.raises(WorkError, match=rf"^no RPC tracker answers at 127\.0\.0\.1:{tracker.port}"):
-        machines_of(tracker)
+        count_machines(tracker)

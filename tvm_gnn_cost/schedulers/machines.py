@@ -137,14 +137,10 @@ def machine_of(tracker: Tracker | None, limit_s: float) -> Iterator[Machine]:
     if tracker is None:
         yield ThisMachine()
         return
-    from tvm import rpc
-
-    machines_of(tracker)
+    connected, _ = _connect(tracker)
     # Waits while other clients have all machines. TVM's errors of a connection have several types.
     try:
-        session = rpc.connect_tracker(tracker.host, tracker.port).request(
-            tracker.key, session_timeout=math.ceil(limit_s)
-        )
+        session = connected.request(tracker.key, session_timeout=math.ceil(limit_s))
     except Exception as error:
         raise ConnectionError(f"the machine is gone ({error})") from error
     machine = RemoteMachine(session)
@@ -154,8 +150,17 @@ def machine_of(tracker: Tracker | None, limit_s: float) -> Iterator[Machine]:
         machine.clean()
 
 
-def machines_of(tracker: Tracker) -> list[str]:
-    """The addresses of all registered machines, those included that other clients have for now; at least one.
+def count_machines(tracker: Tracker) -> int:
+    """How many machines are registered, those included that other clients have for now; at least one.
+
+    Raises:
+        WorkError: the tracker does not answer, or has no machine with its key.
+    """
+    return _connect(tracker)[1]
+
+
+def _connect(tracker: Tracker) -> tuple[Any, int]:
+    """TVM's connection to a tracker, and how many machines it has.
 
     Raises:
         WorkError: the tracker does not answer, or has no machine with its key.
@@ -165,16 +170,17 @@ def machines_of(tracker: Tracker) -> list[str]:
     # TVM's errors of a connection have several types, and it would try for a minute.
     try:
         socket.create_connection((tracker.host, tracker.port), timeout=_CONNECT_S).close()
-        known = rpc.connect_tracker(tracker.host, tracker.port).summary()["server_info"]
+        connected = rpc.connect_tracker(tracker.host, tracker.port)
+        known = connected.summary()["server_info"]
     except Exception as error:
         raise WorkError(f"no RPC tracker answers at {tracker} ({last_line(error)})") from error
-    found = [str(one["addr"]) for one in known if one["key"].partition(":")[2] == tracker.key]
-    if not found:
+    machines = sum(one["key"].partition(":")[2] == tracker.key for one in known)
+    if not machines:
         raise WorkError(
             f"no machine with the key '{tracker.key}' is registered at the tracker {tracker}; start one with "
             f"python -m tvm.exec.rpc_server --tracker {tracker} --key {tracker.key}"
         )
-    return found
+    return connected, machines
 
 
 def _runner(name: str) -> Any:

@@ -17,7 +17,7 @@ from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.measuring.other_load import OtherLoad
 from tvm_gnn_cost.schedulers.in_turn import run_on
 from tvm_gnn_cost.schedulers.installed_tvm import PopenWorker
-from tvm_gnn_cost.schedulers.machines import machines_of
+from tvm_gnn_cost.schedulers.machines import count_machines
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 
 #: Cores that other processes may keep busy meanwhile: a program on all cores waits for the one that it has to share.
@@ -56,10 +56,7 @@ class TurnRunner:
         Raises:
             WorkError: the tracker does not answer, or has none.
         """
-        tracker = self.settings.tracker
-        if tracker is None:
-            return 1
-        return len(machines_of(tracker))
+        return 1 if self.settings.tracker is None else count_machines(self.settings.tracker)
 
     def run(self, programs: Sequence[BuiltProgram]) -> list[Outcome]:
         """The outcome of each program; all run on one machine.
