@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tvm_gnn_cost.datasets.json_lines import find_file, parsed_lines, parsed_objects
+from tvm_gnn_cost.datasets.json_lines import find_file, parsed_lines, parsed_objects, unpack
 from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.errors import InputError
 
 LINES = b'{"a": 1}\n[2]\n{"a": \nnull\n\n"\xff"\n{"b": 3}\n'
 
@@ -18,6 +19,24 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
     path.write_bytes(compress(LINES))
     return path
+
+
+def test_compressed_files_are_unpacked(file: Path) -> None:
+    other = file.with_name("other.gz")
+    other.write_bytes(b"not of the folder's layout")
+    unpack(file.parent, ["*.jsonl"])
+    assert {path.name: path.read_bytes() for path in file.parent.iterdir()} == {
+        "log.jsonl": LINES,
+        "other.gz": other.read_bytes(),
+    }
+
+
+def test_a_damaged_file_is_not_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl.xz"
+    path.write_bytes(lzma.compress(LINES)[:-9])
+    with pytest.raises(InputError, match=r"log\.jsonl\.xz is cut off or damaged .*; get it again"):
+        unpack(tmp_path, ["*.jsonl"])
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
 def test_broken_lines_are_reported_and_skipped(file: Path) -> None:

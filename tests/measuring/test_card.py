@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.measuring.card import check_same, read_card, today
+from tvm_gnn_cost.measuring.card import check_same, read_card, today, with_run
 
 FIELDS = {"machine": dict, "runs": list}
 
@@ -63,3 +64,18 @@ def test_the_date_is_that_of_utc() -> None:
     before = datetime.datetime.now(datetime.UTC).date()
     found = datetime.date.fromisoformat(today())
     assert before <= found <= datetime.datetime.now(datetime.UTC).date()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Any settings."""
+
+    workloads: tuple[str, ...]
+    random: int = 8
+
+
+def test_a_run_stands_once_in_a_card_for_its_settings() -> None:
+    once = with_run([], Plan(("dense/0",)))
+    assert once == [{"date": today(), "workloads": ["dense/0"], "random": 8}]
+    assert with_run(once, Plan(("dense/0",))) == once
+    assert [run["random"] for run in with_run(once, Plan(("dense/0",), random=4))] == [8, 4]

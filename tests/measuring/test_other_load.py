@@ -43,14 +43,14 @@ def test_another_process_is_counted(stranger: psutil.Process) -> None:
 
 def test_this_process_and_its_children_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests may run beside this one: of the whole machine only this family is looked at.
-    child = multiprocessing.get_context("spawn").Process(target=_spin_for, args=(1.0,))
+    child = multiprocessing.get_context("spawn").Process(target=_call_a_process)
     whole = psutil.cpu_times()
     me = psutil.Process()
 
     def of_the_family() -> object:
         processes = [me, *me.children(recursive=True)]
         times = [process.cpu_times() for process in processes]
-        ended = times[0].children_user + times[0].children_system
+        ended = sum(one.children_user + one.children_system for one in times)
         return whole._replace(user=sum(one.user for one in times) + ended, system=sum(one.system for one in times))
 
     monkeypatch.setattr(other_load.psutil, "cpu_times", of_the_family)
@@ -58,8 +58,17 @@ def test_this_process_and_its_children_are_not_counted(monkeypatch: pytest.Monke
     child.start()
     _spin_for(0.5)
     assert load.cores() < 0.1
+    # The child lives on when the process that it called has ended, as a worker does after linking.
+    time.sleep(2.5)
+    assert me.children()[0].cpu_times().children_user > 0.3
+    assert load.cores() < 0.1
     child.join()
     assert load.cores() < 0.1
+
+
+def _call_a_process() -> None:
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
+    time.sleep(3)
 
 
 def _spin_for(seconds: float) -> None:

@@ -6,11 +6,13 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import replacing
 
 #: What a damaged compressed file raises.
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
@@ -26,6 +28,25 @@ def open_file(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
     return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
+
+
+def unpack(folder: Path, names: Sequence[str]) -> None:
+    """Replaces each compressed file of a folder by its content, so that lines can be added to it.
+
+    Args:
+        folder: The folder.
+        names: Patterns of the files' names without ``.gz`` or ``.xz``, relative to the folder.
+
+    Raises:
+        InputError: a file is damaged; it stays as it is.
+    """
+    for path in [path for name in names for suffix in (".gz", ".xz") for path in sorted(folder.glob(name + suffix))]:
+        try:
+            with open_file(path) as packed, replacing(path.with_suffix("")) as unfinished:
+                unfinished.write_bytes(packed.read())
+        except DAMAGED as error:
+            raise InputError(f"{path} is cut off or damaged ({error}); get it again") from error
+        path.unlink()
 
 
 def parsed_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,18 @@ def check_same(path: Path, what: str, measured: object, here: object) -> None:
             f"{path}: measured with {what} {measured}, and now it is {here}; such measurements do not belong "
             "together, choose another folder"
         )
+
+
+def with_run(runs: Sequence[Mapping[str, Any]], settings: Any) -> list[Mapping[str, Any]]:
+    """The runs of a card, and one of today with these settings; the same one is there once.
+
+    Args:
+        runs: The runs so far.
+        settings: A dataclass that JSON can hold.
+    """
+    # As the card gives it back, to be found in there.
+    run = json.loads(json.dumps({"date": today(), **asdict(settings)}))
+    return [*runs, *([] if run in runs else [run])]
 
 
 def today() -> str:

@@ -29,8 +29,6 @@ def _used_by_others() -> float:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        used -= times.user + times.system
-        if process == me:
-            # Of children that have ended.
-            used -= times.children_user + times.children_system
+        # Its own, and that of its children that have ended: a worker calls a linker.
+        used -= times.user + times.system + times.children_user + times.children_system
     return float(used)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvm_gnn_cost.datasets.json_lines import unpack
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.measuring.tracker import Tracker
@@ -19,6 +20,9 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Scheduler,
     Task,
 )
+
+#: The files of both kinds of collections, which may be compressed until lines are added to them.
+_FILES = ("*.json", "*.jsonl", "network_info/*.pkl", "measure_records/*/*.json")
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ def collect(
     Args:
         workloads: Names of networks and operators (``resnet-18``, ``dense/0``), or the groups ``training`` and
             ``held-out``.
-        folder: Where the collection is kept: a MetaSchedule database, or a folder in TenSet's layout.
+        folder: Where the collection is kept: a MetaSchedule database, or a folder in TenSet's layout. Files that are
+            compressed in there are unpacked.
         random: Random samples of the design space, for each task.
         guided: Samples near the fastest ones measured so far, for each task.
         seed: Of the samples.
@@ -97,6 +102,7 @@ def collect(
     machines = Tracker.at(tracker, key) if tracker or key else None
     machine = describe_machine() if machines is None else {"processor": f"machines '{key}' of an RPC tracker"}
     built_for = chosen.target(hardware, target)
+    unpack(Path(folder), _FILES)
     collection = chosen.collection(Path(folder), plan, hardware, built_for, machine)
     settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines)
     collection.open()

@@ -74,15 +74,19 @@ def test_tasks_and_card_are_in_tensets_layout(
     assert json.loads((tmp_path / "here.card.json").read_text()) == {
         "machine": describe_machine(),
         "target": str(TARGET),
-        "date": today(),
-        "settings": {
-            "workloads": ["softmax/0", "pooling/1"],
-            "random": 3,
-            "guided": 2,
-            "seed": 0,
-            "repeats": 4,
-            "turns": 1,
-        },
+        "runs": [
+            {
+                "date": today(),
+                "workloads": ["softmax/0", "pooling/1"],
+                "random": 3,
+                "guided": 2,
+                "seed": 0,
+                "repeats": 4,
+                "turns": 1,
+                "tasks_at_once": 8,
+                "workloads_at_once": 8,
+            }
+        ],
     }
 
 
@@ -93,7 +97,7 @@ def test_others_tasks_stay(tmp_path: Path, operators: list[tuple[str, list[Task]
     opened(tmp_path, [("net", tasks)], replace(PLAN, workloads=("net", "softmax/0")))
     assert len(load_pickle(tmp_path / "network_info" / "all_tasks.pkl")) == 6
     card = json.loads((tmp_path / "here.card.json").read_text())
-    assert card["settings"]["workloads"] == ["softmax/0", "pooling/1", "net"]
+    assert [run["workloads"] for run in card["runs"]] == [["softmax/0", "pooling/1"], ["net", "softmax/0"]]
 
 
 def test_a_file_of_records_is_named_after_its_task(tmp_path: Path, softmax: Task) -> None:

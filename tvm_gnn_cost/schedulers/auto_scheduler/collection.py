@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.datasets.tenset import parse_record, record_file, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, write_json
-from tvm_gnn_cost.measuring.card import check_same, read_card, today
+from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
@@ -51,21 +50,16 @@ class TensetCollection:
         self.records = folder / "measure_records" / hardware
         self.problems: list[Problem] = []
         self.measured: dict[str, _Measured] = {}
-        workloads = list(plan.workloads)
-        card = read_card(self.card_path, {"machine": dict, "target": str, "settings": dict})
+        card = read_card(self.card_path, {"machine": dict, "target": str, "runs": list})
         if card is not None:
             check_same(self.card_path, "the processor", card["machine"].get("processor"), machine["processor"])
             check_same(self.card_path, "the target", card["target"], str(target))
-            workloads = list(dict.fromkeys([*card["settings"].get("workloads", ()), *workloads]))
         elif self.records.is_dir() and any(self.records.iterdir()):
             raise InputError(
                 f"{self.records} holds records and {self.card_path.name} does not say of what machine; latencies of "
                 "different machines do not belong together, choose another --hardware"
             )
-        settings = asdict(plan) | {"workloads": workloads}
-        # The records do not depend on how many tasks are built together.
-        del settings["tasks_at_once"], settings["workloads_at_once"]
-        self.card = {"machine": machine, "target": str(target), "date": today(), "settings": settings}
+        self.card = {"machine": machine, "target": str(target), "runs": with_run(card["runs"] if card else [], plan)}
 
     def open(self) -> None:
         """Writes the card."""

@@ -45,7 +45,12 @@ def sample_states(
             states if None.
         known: The steps (:func:`steps_of`) of states to leave out.
     """
-    parameters = {"sample_init_min_population": max(64, 2 * count), "evolutionary_search_population": 256}
+    # A small search: with TVM's 2048 states of 4 generations, sampling a task takes longer than measuring it.
+    parameters = {
+        "sample_init_min_population": max(64, 2 * count),
+        "evolutionary_search_population": max(64, 2 * count),
+        "evolutionary_search_num_iters": 3,
+    }
     policy = auto_scheduler.SketchPolicy(
         task, guide or auto_scheduler.RandomModel(), params=parameters, seed=policy_seed(seed), verbose=0
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tvm_gnn_cost.datasets.json_lines import parsed_objects
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, write_json, write_text
-from tvm_gnn_cost.measuring.card import check_same, read_card, today
+from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, latency
@@ -74,11 +73,8 @@ class DatabaseCollection:
         self.tasks = {entry["hash"]: entry for entry in _entries(self.folder / _TASKS, fields)}
         if (self.folder / RECORDS).exists():
             self._read_records()
-        # As the card gives it back, to be found in there.
-        run = json.loads(json.dumps({"date": today(), **asdict(self.plan)}))
-        runs = self.card["runs"] + ([] if run in self.card["runs"] else [run])
         about = {"target": json.loads(str(self.target)), "machine": self.machine, "tvm": tvm.__version__}
-        write_json(self.folder / _CARD, {**self.card, **about, "runs": runs})
+        write_json(self.folder / _CARD, {**self.card, **about, "runs": with_run(self.card["runs"], self.plan)})
 
     def known(self, workload: str) -> list[Task]:
         """The tasks of a workload that were added before, without TVM's objects."""
