@@ -18,5 +18,5 @@ def small(tmp_path: Path) -> Path:
     from tests.schedulers.auto_scheduler.small_tasks import RECORDS, copy_records
 
     folder = tmp_path / "data"
-    copy_records(folder, sorted(RECORDS.glob("*.json"))[::30], 8)
+    copy_records(folder, sorted(RECORDS.glob("*.json"))[::20], 8)
     return folder
