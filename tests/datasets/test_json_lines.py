@@ -31,6 +31,15 @@ def test_compressed_files_are_unpacked(file: Path) -> None:
     }
 
 
+def test_a_file_that_has_grown_since_it_was_unpacked_stays(tmp_path: Path) -> None:
+    packed, grown = tmp_path / "log.jsonl.gz", tmp_path / "log.jsonl"
+    packed.write_bytes(gzip.compress(LINES))
+    grown.write_bytes(LINES + b"1\n")
+    unpack(tmp_path, ["*.jsonl"])
+    assert packed.exists()
+    assert grown.read_bytes() == LINES + b"1\n"
+
+
 def test_a_damaged_file_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl.xz"
     path.write_bytes(lzma.compress(LINES)[:-9])

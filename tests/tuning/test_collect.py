@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,18 @@ def test_what_is_there_is_not_measured_again(collected: tuple[Path, Collected, l
     again, events = run(folder)
     assert (again.tasks, again.programs, again.measured_now + again.failed_now) == (first.tasks, first.programs, 0)
     assert len(of_type(events, TaskFinished)) == first.tasks
+
+
+def test_a_compressed_collection_goes_on(collected: tuple[Path, Collected, list[Event]], tmp_path: Path) -> None:
+    folder, first, _ = collected
+    packed = tmp_path / "packed"
+    shutil.copytree(folder, packed)
+    for file in [path for path in packed.rglob("*") if path.is_file() and "card" not in path.name]:
+        file.with_name(f"{file.name}.xz").write_bytes(lzma.compress(file.read_bytes()))
+        file.unlink()
+    again, _ = run(packed)
+    assert (again.tasks, again.programs, again.measured_now + again.failed_now) == (first.tasks, first.programs, 0)
+    assert not list(packed.rglob("*.xz"))
 
 
 def test_other_machines_measure_what_is_built_here(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def open_file(path: Path) -> IO[bytes]:
 def unpack(folder: Path, names: Sequence[str]) -> None:
     """Replaces each compressed file of a folder by its content, so that lines can be added to it.
 
+    One that is there uncompressed too stays: the other may have more lines by now.
+
     Args:
         folder: The folder.
         names: Patterns of the files' names without ``.gz`` or ``.xz``, relative to the folder.
@@ -41,6 +43,8 @@ def unpack(folder: Path, names: Sequence[str]) -> None:
         InputError: a file is damaged; it stays as it is.
     """
     for path in [path for name in names for suffix in (".gz", ".xz") for path in sorted(folder.glob(name + suffix))]:
+        if path.with_suffix("").exists():
+            continue
         try:
             with open_file(path) as packed, replacing(path.with_suffix("")) as unfinished:
                 unfinished.write_bytes(packed.read())
