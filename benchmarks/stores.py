@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,12 @@ from tvm_gnn_cost import extract
 from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.json_lines import find_file, open_file
-from tvm_gnn_cost.datasets.tenset import files_ending, is_tenset
+from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_lines
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
 
-#: What a quick run takes of a database: about so many tasks, beside one of each test network.
+#: What a quick run takes of a machine's programs: those of about so many tasks, beside one of each test network.
 _QUICK_TASKS = 4
-#: What a quick run takes of a folder in TenSet's layout: one file of records in so many, with every test network left.
-_QUICK_FILES = 40
 
 
 def extract_store(data: Sequence[Path], stores: Path, detail: Detail) -> Path:
@@ -63,12 +61,27 @@ def _machines(data: Path) -> list[str]:
     return sorted(path.name for path in (data / "measure_records").iterdir())
 
 
+def _few_tasks(networks_of: Mapping[str, Collection[str]], tested: Sequence[str]) -> set[str]:
+    """Of the tasks of one machine, by the networks of each, those that a quick run takes."""
+    others = [task for task, networks in networks_of.items() if set(networks).isdisjoint(tested)]
+    first = [next((task for task, networks in networks_of.items() if one in networks), None) for one in tested]
+    return {*others[:: max(1, len(others) // _QUICK_TASKS)], *(task for task in first if task is not None)}
+
+
 def _thin_out_tenset(data: Path, folder: Path) -> None:
+    # Its tasks can be read in one of the two environments alone.
+    from tvm_gnn_cost.schedulers.auto_scheduler.records import read_tenset
+
     shutil.copytree(data / "network_info", folder / "network_info")
     for hardware in _machines(data):
+        read = read_tenset(data, hardware)
+        task_of = {file: parse_record(next(record_lines(file))).workload_key for file in read.files}
+        networks_of = {task: read.weights.get(task, {}) for task in task_of.values()}
+        few = _few_tasks(networks_of, TEST_NETWORKS["auto-scheduler"])
         (folder / "measure_records" / hardware).mkdir(parents=True)
-        for path in files_ending(data / "measure_records" / hardware, ".json")[::_QUICK_FILES]:
-            shutil.copy(path, folder / "measure_records" / hardware)
+        for file, task in task_of.items():
+            if task in few:
+                shutil.copy(file, folder / "measure_records" / hardware)
 
 
 def _thin_out_database(data: Path, folder: Path) -> None:
@@ -78,11 +91,8 @@ def _thin_out_database(data: Path, folder: Path) -> None:
     records, lines = (_content(data, name).splitlines(keepends=True) for name in (RECORDS, sidecar))
     measured = [json.loads(line)["task"] for line in lines]
     weights = {task["hash"]: task["weights"] for task in map(json.loads, _content(data, "tasks.jsonl").splitlines())}
-    networks = TEST_NETWORKS["meta-schedule"]
-    tasks = [task for task, programs in Counter(measured).items() if programs > 4]
-    tested = [[task for task in tasks if network in weights[task]] for network in networks]
-    others = [task for task in tasks if weights[task].keys().isdisjoint(networks)]
-    few = {*others[:: max(1, len(others) // _QUICK_TASKS)], *(task for own in tested for task in own[:1])}
+    networks_of = {task: weights[task] for task, programs in Counter(measured).items() if programs > 4}
+    few = _few_tasks(networks_of, TEST_NETWORKS["meta-schedule"])
     kept = [i for i, task in enumerate(measured) if task in few]
     (folder / RECORDS).write_bytes(b"".join(records[i] for i in kept))
     (folder / sidecar).write_bytes(b"".join(lines[i] for i in kept))
