@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Outcome,
     Task,
 )
+from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.tuning import result as tuning_result
 
 pytestmark = pytest.mark.needs("tvm")
@@ -273,6 +275,15 @@ def test_boosted_trees_learn_from_extracted_programs(collected: Path, tmp_path: 
         other.load(tmp_path / "trees.json")
     with pytest.raises(InputError, match="no per-store features"):
         model.fit(replace(programs, per_store_features=None))
+
+
+@pytest.mark.parametrize("name", ["default", "auto-scheduler"])
+def test_trees_add_nothing_of_their_own_in_any_version_of_xgboost(name: str) -> None:
+    # The two environments have XGBoost 2 and 3, which write this number in forms of their own.
+    trees = Checkpoint.load(scheduler().checkpoint.with_name(f"{name}.safetensors")).trees
+    assert trees is not None
+    learner = json.loads(trees.booster.save_config())["learner"]
+    assert float(learner["learner_model_param"]["base_score"].strip("[]")) == 0
 
 
 def test_cost_models_by_name(checkpoint: str) -> None:

@@ -76,6 +76,8 @@ class StoreTrees:
             booster.load_model(bytearray(zlib.decompress(tensor.numpy().tobytes())))
         except (zlib.error, xgboost.core.XGBoostError) as error:
             raise InputError(f"its trees are damaged ({str(error).splitlines()[0]})") from error
+        # XGBoost 2 does not find it where XGBoost 3 writes it, and would add 0.5 for each store.
+        booster.set_param({"base_score": _SETTINGS["base_score"]})
         if booster.num_features() != width:
             raise InputError(f"its trees read rows of {booster.num_features()} values, not of {width}")
         return StoreTrees(booster, scale)
