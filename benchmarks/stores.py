@@ -16,7 +16,7 @@ from tvm_gnn_cost import extract
 from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.json_lines import find_file, open_file
-from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_lines
+from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_files, record_lines
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
 
@@ -73,10 +73,12 @@ def _thin_out_tenset(data: Path, folder: Path) -> None:
     from tvm_gnn_cost.schedulers.auto_scheduler.records import read_tenset
 
     shutil.copytree(data / "network_info", folder / "network_info")
-    for hardware in _machines(data):
-        read = read_tenset(data, hardware)
-        task_of = {file: parse_record(next(record_lines(file))).workload_key for file in read.files}
-        networks_of = {task: read.weights.get(task, {}) for task in task_of.values()}
+    machines = _machines(data)
+    weights = read_tenset(data, machines[0]).weights
+    for hardware in machines:
+        files = record_files(data / "measure_records", hardware)
+        task_of = {file: parse_record(next(record_lines(file))).workload_key for file in files}
+        networks_of = {task: weights.get(task, {}) for task in task_of.values()}
         few = _few_tasks(networks_of, TEST_NETWORKS["auto-scheduler"])
         (folder / "measure_records" / hardware).mkdir(parents=True)
         for file, task in task_of.items():

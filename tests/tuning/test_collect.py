@@ -145,10 +145,15 @@ def test_another_machines_collection_is_refused(tmp_path: Path) -> None:
     run(tmp_path / "data", WORKLOADS[:1], 1, 0)
     (card,) = (tmp_path / "data").glob("*card.json")
     text = card.read_text()
+    plain = min(path for path in (tmp_path / "data").rglob("*") if path.is_file() and path != card)
+    packed = plain.with_name(f"{plain.name}.xz")
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    plain.unlink()
     for before, after in (('"llvm', '"cuda'),):
         card.write_text(text.replace(before, after))
         with pytest.raises(InputError, match=rf"{card.name}: measured with the target .*choose another"):
             run(tmp_path / "data", WORKLOADS[:1], 1, 0)
+    assert packed.exists()
     for damaged in ("no JSON", "[]", '{"machine": {}}'):
         card.write_text(damaged)
         with pytest.raises(InputError, match=f"{card.name} is no card of measurements"):

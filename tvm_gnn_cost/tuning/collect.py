@@ -21,7 +21,9 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 
-#: The files of both kinds of collections, which may be compressed until lines are added to them.
+#: The files of both kinds of collections, which may be compressed until lines are added to them. The card says whether
+#: a folder is of this machine; of another one's, nothing else is unpacked.
+_CARDS = ("*card.json",)
 _FILES = ("*.json", "*.jsonl", "network_info/*.pkl", "measure_records/*/*.json")
 
 
@@ -102,8 +104,9 @@ def collect(
     machines = Tracker.at(tracker, key) if tracker or key else None
     machine = describe_machine() if machines is None else {"processor": f"machines '{key}' of an RPC tracker"}
     built_for = chosen.target(hardware, target)
-    unpack(Path(folder), _FILES)
+    unpack(Path(folder), _CARDS)
     collection = chosen.collection(Path(folder), plan, hardware, built_for, machine)
+    unpack(Path(folder), _FILES)
     settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines)
     collection.open()
     filler = _Filler(chosen, built_for, plan, settings, collection, progress)

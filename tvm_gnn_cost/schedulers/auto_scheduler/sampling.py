@@ -46,9 +46,10 @@ def sample_states(
         known: The steps (:func:`steps_of`) of states to leave out.
     """
     # A small search: with TVM's 2048 states of 4 generations, sampling a task takes longer than measuring it.
+    size = max(64, 2 * count)
     parameters = {
-        "sample_init_min_population": max(64, 2 * count),
-        "evolutionary_search_population": max(64, 2 * count),
+        "sample_init_min_population": size,
+        "evolutionary_search_population": size,
         "evolutionary_search_num_iters": 3,
     }
     policy = auto_scheduler.SketchPolicy(
