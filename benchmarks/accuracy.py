@@ -40,7 +40,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
         if row not in ABLATIONS or seed < arguments.ablation_seeds
     ]
     runs: dict[str, list[dict[str, Any]]] = {row: [] for row in names}
-    for job, result in run_all(jobs, held_out, arguments.quick, finished):
+    for job, result in run_all(jobs, held_out, arguments.epochs, arguments.quick, finished):
         runs[job.name].append(result)
         if job.name == "gnn":
             for part, metrics in result["alone"].items():
@@ -64,6 +64,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     settings = {
         "seeds": list(seeds),
         "ablation_seeds": min(arguments.ablation_seeds, len(seeds)),
+        "epochs": arguments.epochs,
         "quick": arguments.quick,
         "held_out": list(held_out),
         "train_programs": len(parts.train),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from common import console, parser, result_name, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
-from trained import Rows, digest_of, of_each_task, one_a_core, saved, settings_of, train_graph_model, train_model
+from trained import Rows, Share, digest_of, of_each_task, one_a_core, saved, settings_of, train_graph_model, train_model
 from tvm_gnn_cost import GraphStore
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split
@@ -103,20 +103,27 @@ _QUICK_WAYS = ("random", "unlike each other", "doubtful")
 
 
 def run(
-    way: str, seed: int, store: Path, held_out: Sequence[str], budget: int, epochs: int | None, runs: Path
+    way: str,
+    seed: int,
+    store: Path,
+    held_out: Sequence[str],
+    share: Share,
+    budget: int,
+    epochs: int | None,
+    runs: Path,
 ) -> tuple[str, dict[str, Any]]:
     """Trains on what a way chooses and tests it, or reads the run that was saved before."""
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(store).load()
-        parts = split_programs(programs, held_out, seed)
+        parts = share.of(programs, split_programs(programs, held_out, seed), seed)
         chosen = choose(way, programs, parts, budget, seed, epochs, path.with_suffix(".first"))
         model = train_model("gnn", programs, chosen, seed, epochs, path.with_suffix(".fit"))["gnn"]
         test = programs.select(parts.test)
         found = evaluate(test, *model(test), tuple(held_out))[0]
         return {"train_programs": len(chosen.train), "metrics": found}
 
-    known = [digest_of(store), *held_out, budget, epochs, settings_of("gnn")]
+    known = [digest_of(store), *held_out, asdict(share), budget, epochs, settings_of("gnn")]
     return way, saved(runs, f"{way}-{seed}", known, compute)
 
 
@@ -127,14 +134,15 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     ways = _QUICK_WAYS if arguments.quick else WAYS
     jobs = [(way, seed) for way in ways for seed in seeds]
     runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    epochs = 1 if arguments.quick else None
-    calls = [joblib.delayed(run)(way, seed, store, held_out, arguments.budget, epochs, finished) for way, seed in jobs]
+    shared = (store, held_out, Share(arguments.share), arguments.budget, arguments.epochs, finished)
+    calls = [joblib.delayed(run)(way, seed, *shared) for way, seed in jobs]
     for way, result in one_a_core(calls, arguments.quick):
         runs[way].append(result)
     rows = {way: compare.summarise([one["metrics"] for one in found]) for way, found in runs.items()}
     title = f"{', '.join(held_out)}; {arguments.budget} programs of each training task; {len(seeds)} seeds"
     console.print(compare.table(title, rows))
     settings = {"seeds": list(seeds), "held_out": list(held_out), "budget": arguments.budget, "quick": arguments.quick}
+    settings |= {"share_of_tasks": arguments.share, "epochs": arguments.epochs}
     settings["data_measured_on"] = measured_on(data)
     programs = {way: found[0]["train_programs"] for way, found in runs.items()}
     name = result_name("choosing", scheduler().name)
@@ -145,6 +153,7 @@ def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
     options.add_argument("--budget", type=int, default=8, help="programs to measure of each training task")
+    options.add_argument("--share", type=float, default=1.0, help="share of the training tasks that are measured")
     run_offline(options, "choosing", benchmark)
 
 

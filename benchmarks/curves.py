@@ -99,7 +99,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     shares.sort(key=lambda share: share.tasks * (share.programs_per_task or 16), reverse=True)
     jobs = [Job(name, seed, store, share) for name in arguments.models for share in shares for seed in seeds]
     found: dict[tuple[str, Share], list[dict[str, Any]]] = {}
-    for job, result in run_all(jobs, held_out, arguments.quick, finished):
+    for job, result in run_all(jobs, held_out, arguments.epochs, arguments.quick, finished):
         found.setdefault((job.name, job.share), []).append(result)
     models = {name: [point(share, found[name, share]) for share in shares] for name in arguments.models}
     table = Table(title=f"{', '.join(held_out)}; {len(seeds)} seeds", title_justify="left")
@@ -114,7 +114,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     for name, left in doubling.items():
         said = ", ".join(f"{value:.2f} ({_METRICS[key]})" for key, value in left.items() if value is not None)
         console.print(f"{name}: errors that are left after twice as many tasks: {said}", highlight=False)
-    settings = {"seeds": list(seeds), "held_out": list(held_out), "quick": arguments.quick}
+    settings = {"seeds": list(seeds), "held_out": list(held_out), "epochs": arguments.epochs, "quick": arguments.quick}
     settings["data_measured_on"] = measured_on(data)
     metrics = {"models": models, "errors_left_after_twice_the_tasks": doubling}
     if arguments.json:

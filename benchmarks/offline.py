@@ -28,6 +28,7 @@ def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmar
     options.add_argument("--data", type=Path, nargs="+", default=data, help="folders of measured programs")
     options.add_argument("--held-out", nargs="+", default=tested, metavar="NETWORK", help="the networks to test on")
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--epochs", type=int, help="instead of the preset's, with as many fewer trees")
     runs = WORK / result_name(name, scheduler().name)
     options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
     arguments = options.parse_args()
@@ -36,5 +37,5 @@ def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmar
         return
     with tempfile.TemporaryDirectory() as folder:
         thin = thin_out(arguments.data, Path(folder) / "thin")
-        arguments.seeds = 1
+        arguments.seeds = arguments.epochs = 1
         benchmark(arguments, thin, Path(folder), Path(folder) / "runs")

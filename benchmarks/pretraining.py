@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from draft import as_input, draft, without_draft
 from masked_values import learn_hidden_values
 from offline import run_offline
 from stores import extract_store, measured_on
-from trained import digest_of, one_a_core, saved, settings_of, train_graph_model
+from trained import Share, digest_of, one_a_core, saved, settings_of, train_graph_model
 from tvm_gnn_cost import Checkpoint, GraphStore
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.split import Split
@@ -64,6 +64,7 @@ def start_of(
     seed: int,
     teachers: int,
     epochs: int | None,
+    passes: int,
     folder: Path,
 ) -> Checkpoint | None:
     """The model with which training on measured programs starts; None for a new one.
@@ -75,16 +76,15 @@ def start_of(
         sampled: The store of the programs that nobody measured.
         seed: Of the weights and of what is drawn.
         teachers: Number of models that teach.
-        epochs: Instead of the preset's and of the passes over the sampled programs.
+        epochs: Instead of the preset's.
+        passes: Passes over the sampled programs.
         folder: Folder of unfinished trainings.
     """
     if way not in ("hidden values", "teachers"):
         return None
     unlabelled = GraphStore(sampled).load()
     config = PRESETS["gnn"]
-    settings = replace(
-        PRESET_SETTINGS["gnn"], epochs=epochs or _EPOCHS, patience=_EPOCHS, trees=0, seed=seed, calibrated=False
-    )
+    settings = replace(PRESET_SETTINGS["gnn"], epochs=passes, patience=passes, trees=0, seed=seed, calibrated=False)
     # What comes of no measurement says nothing of seconds.
     settings = replace(settings, latency_weight=0.0)
     train = programs.select(parts.train)
@@ -99,17 +99,25 @@ def start_of(
 
 
 def run(
-    way: str, seed: int, store: Path, sampled: Path, teachers: int, held_out: Sequence[str], quick: bool, runs: Path
+    way: str,
+    seed: int,
+    store: Path,
+    sampled: Path,
+    teachers: int,
+    held_out: Sequence[str],
+    share: Share,
+    epochs: int | None,
+    passes: int,
+    runs: Path,
 ) -> tuple[str, dict[str, Any]]:
     """Trains one way and tests the model, or reads the run that was saved before."""
-    epochs = 1 if quick else None
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(store).load()
         if way == "draft as input":
             programs = as_input(programs)
-        parts = split_programs(programs, held_out, seed)
-        start = start_of(way, programs, parts, sampled, seed, teachers, epochs, path.with_suffix(".start"))
+        parts = share.of(programs, split_programs(programs, held_out, seed), seed)
+        start = start_of(way, programs, parts, sampled, seed, teachers, epochs, passes, path.with_suffix(".start"))
         learned = without_draft(programs) if way == "draft corrected" else programs
         trained = train_graph_model("gnn", learned, parts, seed, epochs, path.with_suffix(".fit"), start)
         test = programs.select(parts.test)
@@ -121,7 +129,16 @@ def run(
             predicted = np.exp(scores - best[test.task])
         return evaluate(test, scores, predicted, tuple(held_out))[0]
 
-    known = [digest_of(store), digest_of(sampled), teachers, epochs or _EPOCHS, settings_of("gnn"), *held_out]
+    known = [
+        digest_of(store),
+        digest_of(sampled),
+        teachers,
+        epochs,
+        passes,
+        asdict(share),
+        settings_of("gnn"),
+        *held_out,
+    ]
     return way, saved(runs, f"{way}-{seed}", known, compute)
 
 
@@ -133,17 +150,16 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     sample_unlabelled(sampled, 4 if arguments.quick else arguments.programs_a_task, arguments.minutes)
     count = sum(map(len, GraphStore(sampled).iterate(4096)))
     teachers = 1 if arguments.quick else arguments.teachers
-    calls = [
-        joblib.delayed(run)(way, seed, store, sampled, teachers, held_out, arguments.quick, finished)
-        for way in WAYS
-        for seed in seeds
-    ]
+    passes = 1 if arguments.quick else _EPOCHS
+    shared = (store, sampled, teachers, held_out, Share(arguments.share), arguments.epochs, passes, finished)
+    calls = [joblib.delayed(run)(way, seed, *shared) for way in WAYS for seed in seeds]
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for way, metrics in one_a_core(calls, arguments.quick):
         runs[way].append(metrics)
     rows = {way: compare.summarise(found) for way, found in runs.items()}
     console.print(compare.table(f"{', '.join(held_out)}; {count} sampled programs; {len(seeds)} seeds", rows))
     settings = {"seeds": list(seeds), "held_out": list(held_out), "quick": arguments.quick, "teachers": teachers}
+    settings |= {"share_of_tasks": arguments.share, "epochs": arguments.epochs}
     settings |= {"sampled_programs": count, "data_measured_on": measured_on(data)}
     write_result(arguments.json, result_name("pretraining", scheduler().name), settings, {"ways": rows})
 
@@ -156,6 +172,7 @@ def main() -> None:
     )
     options.add_argument("--programs-a-task", type=int, default=32)
     options.add_argument("--teachers", type=int, default=4, help="models whose mean prediction is learned")
+    options.add_argument("--share", type=float, default=1.0, help="share of the training tasks that are learned from")
     run_offline(options, "pretraining", benchmark)
 
 

@@ -36,7 +36,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
         models = [("gnn", "all"), (WITHOUT_TARGET, "all")]
     runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     jobs = [Job(model, seed, store, shares[learned]) for model, learned in models for seed in seeds]
-    for job, result in run_all(jobs, held_out, arguments.quick, finished):
+    for job, result in run_all(jobs, held_out, arguments.epochs, arguments.quick, finished):
         runs.setdefault((job.name, job.share.processor or "all"), []).append(result)
     found = {
         name: {
@@ -49,7 +49,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     }
     for name, rows in found.items():
         console.print(compare.table(f"tested on {name}: {', '.join(held_out)}; {len(seeds)} seeds", rows))
-    settings = {"seeds": list(seeds), "held_out": list(held_out), "quick": arguments.quick}
+    settings = {"seeds": list(seeds), "held_out": list(held_out), "epochs": arguments.epochs, "quick": arguments.quick}
     settings["data_measured_on"] = measured_on(data)
     learned = {f"{model}, trained on {learned}": runs[model, learned][0]["train_programs"] for model, learned in models}
     metrics = {"tested_on": found, "train_programs": learned}

@@ -168,14 +168,15 @@ class Job:
 
 
 def run_all(
-    jobs: Sequence[Job], held_out: Sequence[str], quick: bool, runs: Path
+    jobs: Sequence[Job], held_out: Sequence[str], epochs: int | None, quick: bool, runs: Path
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Runs the jobs that are not saved in the folder ``runs``, one a core, and yields each job when it is done.
 
     Args:
         jobs: The jobs.
         held_out: The networks that the models are tested on.
-        quick: Whether to train for one epoch.
+        epochs: Of graph models, instead of the preset's.
+        quick: Whether the trainings are so short that they start no processes.
         runs: Folder of the saved runs.
 
     Yields:
@@ -183,9 +184,7 @@ def run_all(
         ``alone``, each of :data:`ALONE` -> all these metrics; ``train_tasks`` and ``train_programs``, which count
         validation too.
     """
-    for job, result in one_a_core(
-        [joblib.delayed(_run)(job, held_out, 1 if quick else None, runs) for job in jobs], quick
-    ):
+    for job, result in one_a_core([joblib.delayed(_run)(job, held_out, epochs, runs) for job in jobs], quick):
         accuracy = result["all"]["pairwise_accuracy"]
         about = f"{job.name}, seed {job.seed}, {result['train_programs']} programs"
         console.print(f"{about}: pairwise accuracy {accuracy:.3f}", highlight=False)
