@@ -37,7 +37,7 @@ LEAST = 4
 
 def accuracy(model: OnlineModel, programs: MeasuredPrograms) -> float:
     """Mean pairwise accuracy within tasks."""
-    scores = model.score(programs.graphs)
+    scores = model.scorer.score(programs.graphs, programs.task)
     found = []
     for task in range(len(programs.tasks)):
         rows = np.flatnonzero(programs.task == task)

@@ -102,6 +102,25 @@ def test_costs_add_up_over_the_nodes_and_their_iterations() -> None:
     torch.testing.assert_close(model.model.log_costs(x, often) - cost, torch.full_like(cost, LOG_2 / 4))
 
 
+def test_a_score_adds_up_over_the_stores() -> None:
+    model, one = scorer(PRESETS["gnn"]), synthetic.graphs(1, seed=3)
+    batch = model.batch(one)
+    is_store = torch.arange(len(batch.graph)) % 3 == 0
+    batch.values[:, [name for name, _ in VALUES].index("is_store")] = is_store.float()
+    x = torch.randn(len(batch.graph), model.config.hidden)
+    once = model.model._sum_of_stores(x, batch)
+    assert once.shape == (1,)
+    twice = replace(batch, values=batch.values.repeat(2, 1), graph=batch.graph.repeat(2))
+    torch.testing.assert_close(model.model._sum_of_stores(x.repeat(2, 1), twice), 2 * once)
+    # What the other nodes are like does not matter.
+    torch.testing.assert_close(model.model._sum_of_stores(torch.where(is_store[:, None], x, 9.0), batch), once)
+    embedded = model.model.embed(batch)
+    more = embedded._replace(stores=embedded.stores + 1)
+    assert model.model.score(more, batch.population).item() == pytest.approx(
+        model.model.score(embedded, batch.population).item() + 1
+    )
+
+
 def test_channels_of_nodes_come_from_as_many_steps_away_as_there_are_convolutions() -> None:
     model, one = scorer(PRESETS["gnn"]), synthetic.graphs(1, seed=3)
     batch = model.batch(one)

@@ -15,6 +15,7 @@ from scipy.special import expit
 
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.models.store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
@@ -104,7 +105,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda info: info.update(version=2), "checkpoint format 2, and this version of tvm-gnn-cost reads 3"),
+        (lambda info: info.update(version=2), "checkpoint format 2, and this version of tvm-gnn-cost reads 4"),
         (lambda info: info.pop("version"), "checkpoint format None"),
         (lambda info: info.pop("config"), "the checkpoint is damaged: a field is missing: .*'config'"),
         (lambda info: info.update(config=[1]), "the checkpoint is damaged: the field 'config' has the wrong value"),
@@ -169,7 +170,45 @@ def test_a_score_is_the_mean_of_the_networks_and_the_trees(checkpoint: Checkpoin
     trees = grow_trees(rows, np.linspace(0, 1, 9, dtype=np.float32), np.zeros(9, np.int32), count=20, seed=0)
     network = Scorer(checkpoint).score(population)
     both = Scorer(replace(checkpoint, trees=replace(trees, scale=2.0))).score(population)
-    np.testing.assert_allclose(both, (network + 2 * trees.score(rows)) / 2)
+    np.testing.assert_allclose(both, (network + 2 * 2 * trees.score(rows)) / 3)
+
+
+def test_the_network_sees_a_shortlist_of_the_trees(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    population = synthetic.graphs(19)
+    rows = store_rows(population, Scorer(checkpoint).columns)
+    trees = grow_trees(rows, np.linspace(0, 1, 19, dtype=np.float32), np.zeros(19, np.int32), count=20, seed=0)
+    scorer = Scorer(replace(checkpoint, trees=trees))
+    complete, by_trees = scorer.score(population), scorer.tree_scores(population)
+    seen, embed = [], scorer.model.embed
+    monkeypatch.setattr(scorer.model, "embed", lambda batch: seen.append(batch.size) or embed(batch))
+    scores = scorer.score_shortlist(population, 5)
+    assert seen == [5]
+    listed = np.argsort(-by_trees)[:5]
+    np.testing.assert_allclose(scores[listed], complete[listed], rtol=1e-5)
+    others = np.setdiff1d(np.arange(19), listed)
+    shift = (complete - by_trees)[listed].mean()
+    np.testing.assert_allclose(scores[others], by_trees[others] + shift, rtol=1e-5)
+    np.testing.assert_allclose(scorer.score_shortlist(population, 19), complete, rtol=1e-5)
+
+
+def test_a_shortlist_leaves_empty_graphs_last(checkpoint: Checkpoint) -> None:
+    population = synthetic.graphs(12)
+    rows = store_rows(population, Scorer(checkpoint).columns)
+    trees = grow_trees(rows, np.linspace(0, 1, 12, dtype=np.float32), np.zeros(12, np.int32), count=20, seed=0)
+    scorer = Scorer(replace(checkpoint, trees=replace(trees, scale=-1.0)))
+    empty = population.select([0])
+    empty = replace(
+        empty,
+        node_type=empty.node_type[:0],
+        values=empty.values[:0],
+        edges=empty.edges[:, :0],
+        relation=empty.relation[:0],
+        node_offsets=np.zeros(2, np.int64),
+        edge_offsets=np.zeros(2, np.int64),
+    )
+    scores = scorer.score_shortlist(ProgramGraphs.concatenate([empty, population]), 4)
+    assert scores[0] == -np.inf
+    assert np.isfinite(scores[1:]).all()
 
 
 def test_damaged_trees_are_named(tmp_path: Path, checkpoint: Checkpoint) -> None:

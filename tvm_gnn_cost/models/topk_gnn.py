@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ class TopKGNNConfig:
         total: Whether each readout also has the sum over the nodes, because costs of statements add up.
         costs: Number of kinds of cost that the model estimates for each node and sums over the program; 0 for none. See
             :meth:`TopKGNN.log_costs`.
+        stores: Whether a score also has the sum of a number that the model estimates for each store of the program.
         dropout: Dropout of the head.
         context: What a program's score depends on beside the program: ``none``; ``deviation``, how far it deviates
             from the mean of the candidates that it is scored with; ``attention``, attention across those candidates
@@ -44,7 +45,7 @@ class TopKGNNConfig:
     detail: Detail = "statements"
     groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work", "target")
     type_dim: int = 16
-    hidden: int = 64
+    hidden: int = 32
     layers: int = 2
     ratio: float = 0.8
     conv: Literal["graph", "relational"] = "relational"
@@ -52,6 +53,7 @@ class TopKGNNConfig:
     encode: bool = True
     total: bool = True
     costs: int = 8
+    stores: bool = True
     dropout: float = 0.1
     context: Literal["none", "deviation", "attention"] = "none"
 
@@ -69,10 +71,25 @@ TPGNN = TopKGNNConfig(
     encode=False,
     total=False,
     costs=0,
+    stores=False,
     dropout=0.0,
 )
 
 PRESETS: dict[str, TopKGNNConfig] = {"gnn": TopKGNNConfig(), "tpgnn": TPGNN}
+
+
+class Embedded(NamedTuple):
+    """What the scores of G graphs are made of.
+
+    Attributes:
+        readout: float32[G, W].
+        costs: float32[G, costs], see :meth:`TopKGNN.log_costs`; None for a model without.
+        stores: float32[G], the sum over the stores of each; None for a model without.
+    """
+
+    readout: Tensor
+    costs: Tensor | None
+    stores: Tensor | None
 
 
 class PopulationContext(nn.Module):
@@ -163,8 +180,15 @@ class TopKGNN(nn.Module):
             nn.init.zeros_(self.slower.bias)
             self.latency = nn.Linear(config.costs, 1)
             nn.init.constant_(self.latency.weight, 1 / config.costs)
+        if config.stores:
+            hidden = config.hidden
+            self.store = nn.Sequential(
+                nn.Linear(hidden, 2 * hidden), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(2 * hidden, 1)
+            )
         names = [VALUES[column][0] for column in columns(config.groups)]
-        self.iterations = names.index("iterations") if "iterations" in names else None
+        self.iterations, self.is_store = (
+            names.index(name) if name in names else None for name in ("iterations", "is_store")
+        )
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Scores the graphs of a batch: float32[G]."""
@@ -176,38 +200,41 @@ class TopKGNN(nn.Module):
         Training also fits the latency, on the machine that measured. Unlike scores, latencies compare programs of
         different tasks, so that the costs of statements are learned from every measurement.
         """
-        readout, costs = self.embed(batch)
-        return self.score(readout, costs, batch.population), None if costs is None else self.latency(costs).squeeze(1)
+        embedded = self.embed(batch)
+        latency = None if embedded.costs is None else self.latency(embedded.costs).squeeze(1)
+        return self.score(embedded, batch.population), latency
 
-    def embed(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
-        """What the score of each graph is made of: its readout float32[G, W], and its costs, see :meth:`log_costs`."""
+    def embed(self, batch: GraphBatch) -> Embedded:
+        """What the score of each graph is made of."""
         x = self._encode(batch)
         edge_index, relation, graph = self._edges(batch)
         readouts: list[Tensor] = []
-        costs: Tensor | None = None
+        costs = stores = None
         for layer, pool in enumerate(self.pools):
             x = self._convolve(layer, x, edge_index, relation)
-            if self.config.costs and costs is None:
-                costs = self.log_costs(x, batch)
+            # Pooling leaves nodes out: what adds up over the program is read before it.
+            if layer == 0:
+                costs = self.log_costs(x, batch) if self.config.costs else None
+                stores = self._sum_of_stores(x, batch) if self.config.stores else None
             x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
             readouts.append(self._read(x, graph, batch.size))
-        return torch.stack(readouts).sum(dim=0), costs
+        return Embedded(torch.stack(readouts).sum(dim=0), costs, stores)
 
-    def score(self, readout: Tensor, costs: Tensor | None, population: Tensor) -> Tensor:
+    def score(self, embedded: Embedded, population: Tensor) -> Tensor:
         """Scores what :meth:`embed` gave: float32[G].
 
         Args:
-            readout: float32[G, W].
-            costs: float32[G, costs], or None.
+            embedded: Of G graphs.
             population: int64[G], the candidates that each graph is compared with have its number; ascending.
         """
+        readout, costs, stores = embedded
         x = readout if costs is None else torch.cat([readout, costs], dim=1)
         if self.context is not None:
             x = torch.cat([x, self.context(x, population)], dim=1)
         score: Tensor = self.head(x)
         if costs is not None:
             score = score + self.slower(costs)
-        return score.squeeze(1)
+        return score.squeeze(1) if stores is None else score.squeeze(1) + stores
 
     def log_costs(self, x: Tensor, batch: GraphBatch) -> Tensor:
         """Logarithms of the costs of each program, shifted and scaled to be near zero: float32[G, costs].
@@ -234,6 +261,20 @@ class TopKGNN(nn.Module):
             # Stored as log2(1 + n).
             cost = cost + math.log(2) * batch.values[:, self.iterations, None]
         return cost
+
+    def _sum_of_stores(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """The sum of what each store adds to its program's score: float32[G]; of all nodes if it can't tell stores.
+
+        Args:
+            x: float32[N, hidden], the nodes' channels after the first convolution.
+            batch: The batch.
+        """
+        graph = batch.graph
+        if self.is_store is not None:
+            is_store = batch.values[:, self.is_store] > 0
+            x, graph = x[is_store], graph[is_store]
+        added: Tensor = global_add_pool(self.store(x).squeeze(1), graph, batch.size)
+        return added
 
     def node_channels(self, batch: GraphBatch) -> Tensor:
         """What the convolutions say of each node if no pooling leaves any out: float32[N, hidden]."""

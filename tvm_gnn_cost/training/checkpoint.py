@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,17 @@ from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.store_rows import store_rows, store_width
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.store_trees import StoreTrees
-from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
+from tvm_gnn_cost.models.topk_gnn import Embedded, TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.training.calibration import Calibration
 from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
 
 #: Increased whenever this code would misread the files of an older version.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+
+_Scores = TypeVar("_Scores", Tensor, npt.NDArray[np.float64])
+
+#: Weight of the network in the mean of its score and the trees'; they are the better part (``benchmarks/LOG.md``).
+NETWORK_SHARE = 1 / 3
 
 #: The checkpoints that the package ships, for MetaSchedule and for ``auto_scheduler``.
 DEFAULT = Path(__file__).parent.parent / "checkpoints" / "default.safetensors"
@@ -53,7 +58,7 @@ class Checkpoint:
         value_names: The node values that the model reads, in the order of its inputs.
         vectors: FastText vectors of node types.
         state: The module's state dict: the weights, and the mean and deviation of the node values.
-        trees: Boosted trees; a program's score is the mean of theirs and the network's. None for the network alone.
+        trees: Boosted trees; a program's score is a mean of theirs and the network's. None for the network alone.
         calibration: Scale and shift that turn a score into a relative throughput.
         card: The training data, settings and result, as JSON.
         extra: Further tensors, such as a cost model's replay buffer.
@@ -134,6 +139,11 @@ class Checkpoint:
         )
 
 
+def _mean(trees: _Scores, network: _Scores) -> _Scores:
+    """The weighted mean of both scores; minus infinity where the network's is."""
+    return (1 - NETWORK_SHARE) * trees + NETWORK_SHARE * network
+
+
 class Scorer:
     """Scores program graphs with a checkpoint's model.
 
@@ -196,6 +206,35 @@ class Scorer:
         Raises:
             InputError: the graphs have another detail than the model reads.
         """
+        scores = self._network_scores(graphs, task, graphs_at_once)
+        return self.with_trees(torch.from_numpy(scores), graphs).numpy()
+
+    def score_shortlist(self, graphs: ProgramGraphs, count: int) -> npt.NDArray[np.float64]:
+        """Scores G candidates of one task like :meth:`score`, but the network sees only those that the trees rank best.
+
+        The scores of the others are the trees', shifted by what the network changes on average, so that all compare.
+
+        Args:
+            graphs: The graphs.
+            count: The network sees so many, and all where there are fewer or no trees.
+
+        Raises:
+            InputError: the graphs have another detail than the model reads.
+        """
+        if self.trees is None or len(graphs) <= count:
+            return self.score(graphs)
+        scores = np.where(graphs.node_counts > 0, self.tree_scores(graphs), -np.inf)
+        listed = np.sort(np.argpartition(-scores, count)[:count])
+        both = _mean(scores[listed], self._network_scores(graphs.select(listed)))
+        changed = (both - scores[listed])[np.isfinite(both)]
+        scores += changed.mean() if len(changed) else 0.0
+        scores[listed] = both
+        return scores
+
+    def _network_scores(
+        self, graphs: ProgramGraphs, task: npt.NDArray[Any] | None = None, graphs_at_once: int = 256
+    ) -> npt.NDArray[np.float64]:
+        """The network's part of :meth:`score`."""
         scores = np.full(len(graphs), -np.inf)
         if not len(graphs):
             return scores
@@ -205,20 +244,20 @@ class Scorer:
                 for start in range(0, len(graphs), graphs_at_once)
             ]
             embedded = [self.model.embed(self.batch(chunk).to(self.device)) for chunk in chunks]
-            readout = torch.cat([one for one, _ in embedded])
-            costs = None if embedded[0][1] is None else torch.cat([one for _, one in embedded if one is not None])
+            joined = [None if parts[0] is None else torch.cat(parts) for parts in zip(*embedded, strict=True)]
             numbers = np.zeros(len(graphs), np.int64) if task is None else task
             for number in np.unique(numbers).tolist():
                 rows = np.flatnonzero((numbers == number) & (graphs.node_counts > 0))
                 own = torch.from_numpy(rows).to(self.device)
                 one = own.new_zeros(len(rows))
-                found = self.model.score(readout[own], None if costs is None else costs[own], one)
+                some = Embedded._make(None if part is None else part[own] for part in joined)
+                found = self.model.score(some, one)
                 scores[rows] = found.double().cpu().numpy()
-        return self.with_trees(torch.from_numpy(scores), graphs).numpy()
+        return scores
 
     def with_trees(self, scores: Tensor, graphs: ProgramGraphs) -> Tensor:
         """The mean of G network scores and the trees' scores: float[G]; the network's scores alone without trees."""
-        return scores if self.trees is None else (scores + torch.from_numpy(self.tree_scores(graphs)).to(scores)) / 2
+        return scores if self.trees is None else _mean(torch.from_numpy(self.tree_scores(graphs)).to(scores), scores)
 
     def tree_scores(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
         """The trees' scores of G graphs: float64[G]; there must be trees."""

@@ -18,6 +18,9 @@ from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.losses import combine
 from tvm_gnn_cost.training.tensor_file import with_prefix
 
+#: The network scores at least so many candidates and this share of a population; trees take a fraction of its time.
+_LEAST_LISTED, _SHARE_LISTED = 64, 0.25
+
 _GRAPH_FIELDS = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets")
 
 
@@ -94,10 +97,12 @@ class OnlineModel:
     def score(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
         """Scores G graphs: float64[G] in [0, 1], higher is faster; 0 for a graph without nodes.
 
-        The scores are not calibrated: a search draws the parents of its next candidates in proportion to them, and
-        calibrated scores lie closer together.
+        In a large population the network sees only the candidates that the trees rank best. The scores are not
+        calibrated: a search draws the parents of its next candidates in proportion to them, and calibrated scores lie
+        closer together.
         """
-        result: npt.NDArray[np.float64] = expit(self.scorer.score(graphs))
+        count = max(_LEAST_LISTED, math.ceil(_SHARE_LISTED * len(graphs)))
+        result: npt.NDArray[np.float64] = expit(self.scorer.score_shortlist(graphs, count))
         return result
 
     def learn(self, task: str, graphs: ProgramGraphs, latency: npt.NDArray[np.float64]) -> None:
