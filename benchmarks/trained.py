@@ -108,7 +108,7 @@ def train_model(
         parts: What to train, validate and test on.
         seed: Of the weights and of what is drawn.
         epochs: Instead of the preset's, with as many fewer trees.
-        folder: Folder of an unfinished training.
+        folder: Folder of an unfinished training; a graph model's checkpoint is kept beside it.
     """
     if name == "xgb":
         return {name: compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))}
@@ -126,6 +126,7 @@ def train_model(
         }
         return {name: simple[name]()}
     checkpoint = train_graph_model(name, programs, parts, seed, epochs, folder)
+    checkpoint.save(folder.with_suffix(".safetensors"))
     models = {name: compare.gnn(checkpoint)}
     if checkpoint.trees is not None:
         network, trees = ALONE

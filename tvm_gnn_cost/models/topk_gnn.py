@@ -45,7 +45,7 @@ class TopKGNNConfig:
     detail: Detail = "statements"
     groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work", "target")
     type_dim: int = 16
-    hidden: int = 32
+    hidden: int = 64
     layers: int = 2
     ratio: float = 0.8
     conv: Literal["graph", "relational"] = "relational"
