@@ -44,7 +44,7 @@ class OnlineSettings:
     steps_per_program: float = 0.5
     programs_per_step: int = 16
     buffer_programs: int = 4096
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-4
     anchor: float = 1e-2
     loss: str = "hinge+mse"
     seed: int = 0
