@@ -219,7 +219,8 @@ def saved(runs: Path, name: str, known: Sequence[Any], compute: Callable[[Path],
 
 def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
     settings = None if job.name in BASELINES else settings_of(job.name)
-    known = [asdict(job.share), epochs, settings, digest_of(job.store), *held_out]
+    # A baseline has no epochs of ours.
+    known = [asdict(job.share), None if job.name in BASELINES else epochs, settings, digest_of(job.store), *held_out]
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(job.store).load(with_features=True)

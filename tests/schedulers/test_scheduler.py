@@ -408,6 +408,9 @@ def test_a_library_is_loaded_and_a_damaged_one_is_named(network: Network, target
     run = loaded.bind(network.inputs)
     run()
     run()
+    seconds = loaded.seconds(network.inputs, 3)
+    assert len(seconds) == 3
+    assert all(0 < one < 1 for one in seconds)
     (tmp_path / "damaged.so").write_text("no library")
     with pytest.raises(WorkError, match=r"TVM cannot load .*damaged\.so: "):
         scheduler().load(tmp_path / "damaged.so")
