@@ -1,7 +1,7 @@
 import pytest
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.tracker import Tracker, describe_measuring, tracker_at
 
 
 def test_an_address_has_a_host_and_a_port() -> None:
@@ -13,6 +13,15 @@ def test_an_address_has_a_host_and_a_port() -> None:
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(InputError, match="the tracker's address must be HOST:PORT"):
         Tracker.at(address, "board")
+
+
+def test_without_an_address_and_a_key_this_machine_measures() -> None:
+    assert tracker_at("", "") is None
+    assert tracker_at("rack-1:9190", "board") == Tracker("rack-1", 9190, "board")
+    with pytest.raises(InputError, match="the tracker's address must be HOST:PORT"):
+        tracker_at("", "board")
+    assert "cores" in describe_measuring(None)
+    assert describe_measuring(Tracker("rack-1", 9190, "board")) == {"processor": "machines 'board' of an RPC tracker"}
 
 
 def test_the_machines_have_a_key() -> None:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from tests.schedulers.conftest import QUICK
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 
 pytestmark = pytest.mark.needs("tvm")
 
@@ -57,6 +57,29 @@ def test_a_batch_is_measured_again_while_others_are_busy(
     monkeypatch.setattr(turn_runner, "OtherLoad", Load)
     turn_runner.TurnRunner(MeasureSettings(patience_s=patience)).run([("none.so", ())])
     assert len(measured) == runs
+
+
+def test_a_batch_is_spread_over_the_machines_and_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm_gnn_cost.schedulers.turn_runner import TurnRunner
+
+    batches = []
+
+    def run(_: TurnRunner, programs: Sequence[tuple[str, tuple[object, ...]]]) -> list[Outcome]:
+        batches.append([int(name) for name, _ in programs])
+        return [Outcome((float(name),)) for name, _ in programs]
+
+    monkeypatch.setattr(TurnRunner, "run", run)
+    for machines, count, expected in (
+        (1, 3, [[0, 1, 2]]),
+        (2, 5, [[0, 2, 4], [1, 3]]),
+        (3, 2, [[0], [1]]),
+        (2, 0, [[]]),
+    ):
+        monkeypatch.setattr(TurnRunner, "machines", lambda _, machines=machines: machines)
+        outcomes = TurnRunner(QUICK).spread([(str(number), ()) for number in range(count)])
+        assert [outcome.latency for outcome in outcomes] == list(range(count))
+        assert sorted(batches) == expected
+        batches.clear()
 
 
 def test_equal_settings_share_a_worker() -> None:

@@ -141,12 +141,12 @@ def test_an_unfinished_tuning_has_no_library_to_run(tmp_path: Path) -> None:
 
 
 def test_a_work_directory_is_resumed_with_more_trials_and_no_other_change(tmp_path: Path) -> None:
-    assert resume(SETTINGS, tmp_path, "records.json", ("torch",)).tasks == []
+    assert resume(SETTINGS, tmp_path, "records.json", ("torch",), {}).tasks == []
     result().save(tmp_path)
     more = Settings("net", 16, None, "gnn", 0, "{}", 2, 16)
-    assert resume(more, tmp_path, "records.json", ("torch",)).settings == more
+    assert resume(more, tmp_path, "records.json", ("torch",), {}).settings == more
     with pytest.raises(InputError, match="was tuned with batch 2, not 4"):
-        resume(Settings("net", 8, None, "gnn", 0, "{}", 4, 16), tmp_path, "records.json", ("torch",))
+        resume(Settings("net", 8, None, "gnn", 0, "{}", 4, 16), tmp_path, "records.json", ("torch",), {})
 
 
 def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
     found.save(tmp_path)
 
     def searched(trials: int | None, minutes: float | None) -> bool:
-        return resume(replace(SETTINGS, trials=trials, minutes=minutes), tmp_path, "r", ("torch",)).searched
+        return resume(replace(SETTINGS, trials=trials, minutes=minutes), tmp_path, "r", ("torch",), {}).searched
 
     assert searched(8, None)
     assert searched(4, None)
@@ -176,7 +176,7 @@ def test_records_without_a_result_and_a_missing_result_are_named(tmp_path: Path)
         load_result(tmp_path)
     (tmp_path / "records.json").write_text("")
     with pytest.raises(InputError, match=r"holds records\.json but no tuning\.json"):
-        resume(SETTINGS, tmp_path, "records.json", ("torch",))
+        resume(SETTINGS, tmp_path, "records.json", ("torch",), {})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,9 @@ NETWORKS = {"meta-schedule": ("perceptron", "dcgan"), "auto-scheduler": ("mlp", 
 
 def search(work_dir: Path, trials: int | None, cost_model: str, **changes: Any) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
-    settings = {"network": NETWORKS[scheduler().name][0], "batch": 2, "population": 16, "compare": False} | changes
-    result = tune(trials=trials, cost_model=cost_model, work_dir=work_dir, progress=events.append, **settings)
+    settings = {"network": NETWORKS[scheduler().name][0], "batch": 2, "population": 16, "compare": False}
+    settings |= {"progress": events.append} | changes
+    result = tune(trials=trials, cost_model=cost_model, work_dir=work_dir, **settings)
     return result, events
 
 
@@ -158,6 +161,45 @@ def test_the_time_is_accounted_for(tuned: tuple[Path, TuneResult, list[Event]]) 
     used = {phase for phase, seconds in result.seconds.items() if seconds > 0}
     assert used >= set(PHASES) - {"initial population", "other"}
     assert result.searching_seconds >= 0.99 * result.curve[-1].seconds
+
+
+def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_path: Path, checkpoint: str) -> None:
+    from tests.schedulers.rack import KEY, Rack
+
+    # Built as for another kind of machine: linked where it runs.
+    text = {
+        "meta-schedule": '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 2}',
+        "auto-scheduler": "llvm -mtriple=x86_64-linux-gnu -num-cores=2",
+    }[scheduler().name]
+    killed = []
+
+    with Rack(2) as rack:
+
+        def follow(event: Event) -> None:
+            if isinstance(event, TrialsMeasured) and not killed:
+                rack.kill(1)
+                killed.append(event)
+
+        there = {"tracker": str(rack.tracker), "key": KEY, "target": text}
+        result, _ = search(tmp_path / "work", 3 * TASKS, checkpoint, compare=True, progress=follow, **there)
+        again, events = search(tmp_path / "work", 3 * TASKS, checkpoint, compare=True, **there)
+    assert killed
+    assert result.trials >= 3 * TASKS
+    assert sum(task.failed for task in result.tasks) == 0
+    assert result.machine == {"processor": f"machines '{KEY}' of an RPC tracker"}
+    assert result.end_to_end is not None
+    assert [one.name for one in result.end_to_end.networks] == ["tuned", "untuned"]
+    assert all((one.difference or 0.0) < 1e-5 and min(one.seconds) > 0 for one in result.end_to_end.networks)
+    assert (result.end_to_end.peers, result.end_to_end.matrix_product) == (False, None)
+    assert result.library == f"{NETWORKS[scheduler().name][0]}.tar"
+    assert again == result
+    assert Stage("searching") not in events
+    # The archive is linked by whoever loads it.
+    done = subprocess.run([sys.executable, tmp_path / "work" / "run.py"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(WorkError, match="no RPC tracker answers"):
+        search(tmp_path / "other", 2, checkpoint, **there)
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_finished_run_measures_nothing_again(tuned: tuple[Path, TuneResult, list[Event]], checkpoint: str) -> None:

@@ -60,9 +60,16 @@ def tune(
         bool,
         typer.Option(help="Time PyTorch, torch.compile and ONNX Runtime too, beside the tuned and untuned network."),
     ] = True,
+    tracker: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="TVM's RPC tracker, whose machines run the programs.")
+    ] = "",
+    key: Annotated[str, typer.Option(help="The key of these machines.")] = "",
+    target: Annotated[
+        str, typer.Option(help="TVM's target of these machines, JSON or a tag; by default this machine's.")
+    ] = "",
     json: JsonOption = None,
 ) -> None:
-    """Tunes a network on this CPU, writes it as a library, and compares it with PyTorch and ONNX Runtime.
+    """Tunes a network for this CPU or others, writes it as a library, and compares it with PyTorch and ONNX Runtime.
 
     It searches for schedules with MetaSchedule or Ansor and the cost model, compiles the network with the best ones,
     and times it in turn with TVM's default schedules, PyTorch, torch.compile and ONNX Runtime; the outputs are compared
@@ -96,6 +103,9 @@ def tune(
                 batch=batch,
                 population=population,
                 compare=compare,
+                tracker=tracker,
+                key=key,
+                target=target,
                 progress=display,
             )
         page = write_report(folder)

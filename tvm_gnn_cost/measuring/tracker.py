@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.measuring.machine import describe_machine
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,17 @@ class Tracker:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+def tracker_at(address: str, key: str) -> Tracker | None:
+    """The tracker that a user names; None if he names neither an address nor a key.
+
+    Raises:
+        InputError: see :meth:`Tracker.at`.
+    """
+    return Tracker.at(address, key) if address or key else None
+
+
+def describe_measuring(tracker: Tracker | None) -> dict[str, Any]:
+    """What measures, for cards and reports: this machine, or a tracker's machines."""
+    return describe_machine() if tracker is None else {"processor": f"machines '{tracker.key}' of an RPC tracker"}

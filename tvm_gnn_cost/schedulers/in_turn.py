@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm_gnn_cost.measuring.tracker import Tracker
-from tvm_gnn_cost.schedulers.machines import Machine, machine_of
+from tvm_gnn_cost.schedulers.machines import machine_of
+from tvm_gnn_cost.schedulers.scheduler import Machine
 
 #: TVM's function that removes all arguments from the caches but the first, which the layer before has just written.
 _FLUSH = "cache_flush_cpu_non_first_arg"

@@ -8,44 +8,15 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.schedulers.scheduler import Machine
 
 #: Seconds in which a tracker must answer.
 _CONNECT_S = 10.0
-
-
-class Machine(Protocol):
-    """Where programs run."""
-
-    def load(self, artifact: str) -> Any:
-        """Loads a built program, given by its path on this machine.
-
-        Raises:
-            Exception: it is not there, or TVM cannot load it.
-        """
-
-    def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
-        """The argument at a position with this shape and dtype; programs with the same share its memory in ``places``.
-
-        Args:
-            places: Memory that was allocated before.
-            position: The argument's position.
-            info: Kind, dtype and shape.
-        """
-
-    def device(self) -> Any:
-        """TVM's device."""
-
-    def check(self) -> None:
-        """Does nothing, unless the machine is gone.
-
-        Raises:
-            ConnectionError: it is.
-        """
 
 
 class ThisMachine:

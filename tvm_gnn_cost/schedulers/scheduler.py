@@ -271,6 +271,7 @@ class SearchSettings:
         seed: Seed of the search; a resumed search adds ``measured``, so as not to draw the same programs again.
         latencies: Seconds of each task with the best schedule so far; 0 for a task that needs no measurement.
         floors: Seconds that no schedule of each task will go below, as far as is known.
+        tracker: Has the machines that measure; None for this one.
     """
 
     measured: int
@@ -279,6 +280,37 @@ class SearchSettings:
     seed: int
     latencies: tuple[float, ...]
     floors: tuple[float, ...]
+    tracker: Tracker | None = None
+
+
+class Machine(Protocol):
+    """Where programs and networks run: this machine, or one of a tracker's (``schedulers/machines.py``)."""
+
+    def load(self, artifact: str) -> Any:
+        """Loads a library, given by its path here.
+
+        Raises:
+            Exception: it is not there, or TVM cannot load it.
+        """
+
+    def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
+        """The argument at a position with this shape and dtype; programs with the same share its memory in ``places``.
+
+        Args:
+            places: Memory that was allocated before.
+            position: The argument's position.
+            info: Kind, dtype and shape.
+        """
+
+    def device(self) -> Any:
+        """TVM's device."""
+
+    def check(self) -> None:
+        """Does nothing, unless the machine is gone.
+
+        Raises:
+            ConnectionError: it is.
+        """
 
 
 class Loaded(Protocol):
@@ -290,12 +322,22 @@ class Loaded(Protocol):
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
         """The function that runs the network on these inputs and takes no time for anything else."""
 
+    def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
+        """Seconds of each of so many runs on these inputs, taken where the network runs."""
 
-class Compiled(Loaded, Protocol):
+
+class Compiled(Protocol):
     """A network that was just compiled."""
 
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+        """The network's outputs, if it was compiled for this machine; see :meth:`Loaded.run`."""
+
     def export(self, path: Path) -> None:
-        """Writes a shared library that holds the weights too, for :meth:`Scheduler.load`."""
+        """Writes a library that holds the weights too, for :meth:`Scheduler.load`.
+
+        Args:
+            path: ``.so`` for a shared library, ``.tar`` for one that the machine links which loads it.
+        """
 
 
 class Scheduler(Protocol):
@@ -463,7 +505,9 @@ class Scheduler(Protocol):
     ) -> None:
         """Adds measured candidates to the records of a work directory."""
 
-    def measure_untuned(self, tasks: Sequence[Task], target: Any, work_dir: Path) -> list[Outcome]:
+    def measure_untuned(
+        self, tasks: Sequence[Task], target: Any, work_dir: Path, tracker: Tracker | None = None
+    ) -> list[Outcome]:
         """Measures each task's program before any schedule, and records it if :meth:`compile` needs the record."""
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
@@ -499,7 +543,7 @@ class Scheduler(Protocol):
 
         Args:
             network: The network.
-            target: The target of this machine.
+            target: The target of the machine that will run it.
             work_dir: A search's work directory, for the records; default schedules everywhere if None.
             tuned: The tasks that get their fastest recorded schedule.
             chosen: Tasks that get a candidate which was never measured.
@@ -508,8 +552,12 @@ class Scheduler(Protocol):
             WorkError: TVM cannot compile the network.
         """
 
-    def load(self, path: Path) -> Loaded:
+    def load(self, path: Path, machine: Machine | None = None) -> Loaded:
         """Loads a library that :meth:`Compiled.export` wrote.
+
+        Args:
+            path: The library, here.
+            machine: Runs it; this machine if None.
 
         Raises:
             WorkError: TVM cannot load it.

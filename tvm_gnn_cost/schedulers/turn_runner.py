@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -25,6 +25,9 @@ _QUIET = 0.2
 
 #: How long to wait for a machine that other clients of the tracker have.
 _WAIT_S = 600.0
+
+#: Stands for a program until it has run.
+_NOT_RUN = Outcome(())
 
 #: Path of a built program, and kind, dtype and shape of each of its arguments, as ``ArgInfo.as_json`` gives them.
 BuiltProgram = tuple[str, tuple[Any, ...]]
@@ -75,6 +78,19 @@ class TurnRunner:
                 outcomes = self._here(programs)
                 if time.monotonic() >= end or load.cores() < _QUIET:
                     return outcomes
+
+    def spread(self, programs: Sequence[BuiltProgram]) -> list[Outcome]:
+        """The outcome of each program; they run on as many machines at once as measure, each machine's in turn.
+
+        Raises:
+            WorkError: no machine can be had.
+        """
+        machines = max(1, min(self.machines(), len(programs)))
+        parts = [(slice(i, None, machines), partial(self.run, programs[i::machines])) for i in range(machines)]
+        outcomes: list[Outcome] = [_NOT_RUN] * len(programs)
+        for where, found in self.each(parts):
+            outcomes[where] = found
+        return outcomes
 
     def each(self, calls: Sequence[tuple[T, Callable[[], R]]]) -> Iterator[tuple[T, R]]:
         """Yields the result of each call with what belongs to it, in their order; as many at once as machines measure.

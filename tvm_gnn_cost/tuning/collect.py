@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tvm_gnn_cost.datasets.json_lines import unpack
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.measuring.machine import describe_machine
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.tracker import describe_measuring, tracker_at
 from tvm_gnn_cost.progress import Note, ProgramsMeasured, Progress, TaskFinished, TasksFound, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.scheduler import (
@@ -101,11 +100,10 @@ def collect(
         raise InputError("no workload to collect; name a network, an operator or a group")
     for name in plan.workloads:
         chosen.check_workload(name)
-    machines = Tracker.at(tracker, key) if tracker or key else None
-    machine = describe_machine() if machines is None else {"processor": f"machines '{key}' of an RPC tracker"}
+    machines = tracker_at(tracker, key)
     built_for = chosen.target(hardware, target)
     unpack(Path(folder), _CARDS)
-    collection = chosen.collection(Path(folder), plan, hardware, built_for, machine)
+    collection = chosen.collection(Path(folder), plan, hardware, built_for, describe_measuring(machines))
     unpack(Path(folder), _FILES)
     settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines)
     collection.open()

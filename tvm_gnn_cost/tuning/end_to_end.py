@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.networks import onnx_graphs
 from tvm_gnn_cost.progress import Progress, Stage
-from tvm_gnn_cost.schedulers.scheduler import Compiled, Network
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
 from tvm_gnn_cost.tuning.line_up import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs
 from tvm_gnn_cost.tuning.result import EndToEnd, NetworkTimes
+
+#: Runs of a network on another machine in each of its turns.
+_RUNS_ELSEWHERE = 3
 
 
 def compare_end_to_end(
@@ -77,6 +82,54 @@ def compare_end_to_end(
         reference=_framework(network),
         peers=peers,
     )
+
+
+def compare_elsewhere(
+    network: Network,
+    scheduler: Scheduler,
+    tuned: Path,
+    untuned: Compiled,
+    machine: Machine,
+    *,
+    progress: Progress,
+    interrupted: Callable[[], bool],
+    repeats: int = 10,
+) -> EndToEnd:
+    """Times the tuned and the untuned network in turn on another machine, where the peers cannot run.
+
+    Args:
+        network: Gives the inputs and the output to compare with.
+        scheduler: The one that compiled it.
+        tuned: The library with the fastest schedules found.
+        untuned: The network with TVM's default schedules.
+        machine: The machine, which measures nothing else meanwhile.
+        progress: Receives the stages.
+        interrupted: Whether the user pressed Ctrl-C.
+        repeats: Times that each is timed; a repeat is the median of some runs.
+
+    Raises:
+        WorkError: a library cannot be run, or the machine is gone.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    progress(Stage("timing tuned, untuned in turn, on a machine of the tracker"))
+    with TemporaryDirectory() as temporary:
+        other = Path(temporary) / f"untuned{tuned.suffix}"
+        untuned.export(other)
+        loaded = {"tuned": scheduler.load(tuned, machine), "untuned": scheduler.load(other, machine)}
+    seconds: dict[str, list[float]] = {name: [] for name in loaded}
+    # TVM's errors of another machine have several types.
+    try:
+        outputs = {name: one.run(network.inputs) for name, one in loaded.items()}
+        for _ in range(repeats):
+            for name, one in loaded.items():
+                if interrupted():
+                    raise KeyboardInterrupt
+                seconds[name].append(median(one.seconds(network.inputs, _RUNS_ELSEWHERE)))
+    except Exception as error:
+        raise WorkError(f"the network cannot be run on a machine of the tracker: {last_line(error)}") from error
+    reference = outputs["untuned"] if network.expected is None else network.expected
+    networks = [NetworkTimes(name, own, _difference(outputs[name], reference)) for name, own in seconds.items()]
+    return EndToEnd(networks, matrix_product=None, reference=_framework(network), peers=False)
 
 
 def _framework(network: Network) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tvm_gnn_cost.files import replacing, write_json, write_text
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.networks import onnx_graphs
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
-from tvm_gnn_cost.schedulers.scheduler import Compiled, Network, Scheduler
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
 
 #: How other JSON files of a work directory begin.
 _TAKEN = ("tuning", "database_", "records", "untuned")
@@ -30,8 +31,11 @@ def write_library(
     target: str,
     work_dir: Path,
     about: Mapping[str, Any],
+    machine: Machine | None = None,
 ) -> Path:
     """Writes the library, what it takes and gives beside it, and the script that runs it.
+
+    It is a shared library for this machine, and for another one an archive which that machine links when it loads it.
 
     Args:
         compiled: The tuned network.
@@ -40,33 +44,38 @@ def write_library(
         target: The target that it was compiled for.
         work_dir: Where the files go.
         about: What else the JSON file says: what the network was tuned with.
+        machine: The machine that it was compiled for; this one if None.
 
     Returns:
         The library's path.
 
     Raises:
-        WorkError: the library cannot be written.
+        WorkError: the library cannot be written, loaded or run.
     """
-    outputs = compiled.run(network.inputs)
-    names = _output_names(network, len(outputs))
-    path = work_dir / f"{file_name(network.name)}.so"
-    with replacing(path) as unfinished:
+    path = work_dir / f"{file_name(network.name)}.{'so' if machine is None else 'tar'}"
+    # TVM takes the form of what it writes from the suffix.
+    with replacing(path) as unfinished, TemporaryDirectory(dir=work_dir) as folder:
+        exported = Path(folder) / path.name
         # TVM calls the compiler, and raises errors of any type where it fails or is missing.
         try:
-            compiled.export(unfinished)
+            compiled.export(exported)
+            exported.replace(unfinished)
         except Exception as error:
             raise WorkError(f"TVM cannot write {path}, which takes a C++ compiler: {last_line(error)}") from error
+    outputs = scheduler.load(path, machine).run(network.inputs)
+    names = _output_names(network, len(outputs))
     describe = {
         "network": network.name,
         "inputs": [_described(name, array) for name, array in network.inputs.items()],
         "outputs": [_described(name, array) for name, array in zip(names, outputs, strict=True)],
         "scheduler": scheduler.name,
-        "threads": usable_cores(),
+        "threads": usable_cores() if machine is None else None,
         "target": target,
         **about,
     }
     write_json(path.with_suffix(".json"), describe)
-    write_text(work_dir / "run.py", scheduler.run_script.read_text(encoding="utf-8").replace("NETWORK", path.stem))
+    script = scheduler.run_script.read_text(encoding="utf-8").replace("NETWORK.so", path.name)
+    write_text(work_dir / "run.py", script.replace("NETWORK", path.stem))
     return path
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import write_json
-from tvm_gnn_cost.measuring.machine import describe_machine
 from tvm_gnn_cost.tuning.library import TunedNetwork
 
 #: Where in the work directory the result is.
@@ -329,7 +328,9 @@ def load_result(work_dir: Path) -> TuneResult:
         ) from error
 
 
-def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[str]) -> TuneResult:
+def resume(
+    settings: Settings, work_dir: Path, records: str, packages: Sequence[str], machine: dict[str, Any]
+) -> TuneResult:
     """The result so far in a work directory, or an empty one.
 
     Args:
@@ -337,6 +338,7 @@ def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[
         work_dir: The directory.
         records: The file in it that holds measure records.
         packages: Whose versions belong to the result.
+        machine: What measures.
 
     Raises:
         InputError: the directory belongs to other settings, or holds records without a result.
@@ -345,7 +347,7 @@ def resume(settings: Settings, work_dir: Path, records: str, packages: Sequence[
         if (work_dir / records).exists():
             raise InputError(f"{work_dir} holds {records} but no {FILE_NAME}; choose another directory")
         versions = {name: version(name) for name in packages}
-        return TuneResult(settings, describe_machine(), versions, datetime.date.today().isoformat(), work_dir=work_dir)
+        return TuneResult(settings, machine, versions, datetime.date.today().isoformat(), work_dir=work_dir)
     result = load_result(work_dir)
     for name in ("scheduler", "network", "cost_model", "seed", "target", "batch", "population"):
         there, asked = getattr(result.settings, name), getattr(settings, name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.stopwatch import timed
+from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.progress import Progress, Step
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Scheduler, Task
 from tvm_gnn_cost.tuning.listener import ResultListener
@@ -35,13 +36,22 @@ class Screening:
     Args:
         scheduler: The scheduler of the tasks and of the model.
         model: The cost model.
-        target: The target of this machine.
+        target: The target of the machine that measures.
         samples: Number of random candidates of a task to score.
         seed: Seed of the samples.
+        tracker: Has the machines that measure; None for this one.
     """
 
-    def __init__(self, scheduler: Scheduler, model: Any, target: Any, samples: int, seed: int) -> None:
-        self.scheduler, self.model, self.target = scheduler, model, target
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        model: Any,
+        target: Any,
+        samples: int,
+        seed: int,
+        tracker: Tracker | None = None,
+    ) -> None:
+        self.scheduler, self.model, self.target, self.tracker = scheduler, model, target, tracker
         self.samples, self.seed = samples, seed
         self.seconds = dict.fromkeys(("initial population", "prediction", "building", "running", "model update"), 0.0)
 
@@ -93,7 +103,7 @@ class Screening:
             picked.append((task, ranked if exhausted else ranked[:count]))
         on.progress(Step(f"building and running programs of {len(group)} tasks"))
         outcomes = []
-        measured = self.scheduler.measure(picked, self.target, MeasureSettings())
+        measured = self.scheduler.measure(picked, self.target, MeasureSettings(tracker=self.tracker))
         for phase in ("building", *["running"] * (len(picked) - 1)):
             with timed(self.seconds, phase):
                 outcomes.append(next(measured)[1])

@@ -54,6 +54,7 @@ def search(
         ),
         # Noise, and that a task may be faster than all others so far.
         tuple(found.flops / (1.05 * fastest) if fastest else 0.0 for found in result.tasks),
+        screening.tracker,
     )
     listener.next_part()
     scheduler.search(tasks, model, listener.work_dir, later, listener)

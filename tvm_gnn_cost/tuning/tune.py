@@ -12,12 +12,14 @@ from typing import Any
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.stopwatch import timed
+from tvm_gnn_cost.measuring.tracker import Tracker, describe_measuring, tracker_at
 from tvm_gnn_cost.networks.source import name_of
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
-from tvm_gnn_cost.schedulers.scheduler import Network, Scheduler, Task
+from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
+from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
 from tvm_gnn_cost.training.checkpoint import checkpoint_named
-from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
+from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
 from tvm_gnn_cost.tuning.interrupt import interruptible
 from tvm_gnn_cost.tuning.library import write_library
 from tvm_gnn_cost.tuning.listener import ResultListener
@@ -30,6 +32,9 @@ _SMALL = 2e7
 
 #: A difference of outputs, relative to the largest one, that no order of additions in float16 explains.
 _DIFFERENT = 0.05
+
+#: Seconds for which a machine of a tracker runs the network, loading it included.
+_NETWORK_S = 900.0
 
 #: How long a search takes that nobody limits.
 _MINUTES = 5.0
@@ -50,9 +55,12 @@ def tune(
     batch: int = 8,
     population: int = 64,
     compare: bool = True,
+    tracker: str = "",
+    key: str = "",
+    target: str = "",
     progress: Progress = ignore,
 ) -> TuneResult:
-    """Tunes a network on this machine, writes it as a library, and compares it end to end with its peers.
+    """Tunes a network, writes it as a library, and compares it end to end with its peers.
 
     Call it again with the same ``work_dir`` after an interruption, or with more ``trials``, to go on: programs in its
     records count and are not measured again. A finished result is returned as it is.
@@ -76,13 +84,19 @@ def tune(
             comparing it come on top. No limit if None; 5 if there is no limit of trials either.
         batch: Programs measured at a time.
         population: Candidates that the evolutionary search keeps.
-        compare: Whether to time PyTorch, torch.compile and ONNX Runtime beside the tuned and the untuned network.
+        compare: Whether to time PyTorch, torch.compile and ONNX Runtime beside the tuned and the untuned network; they
+            are not timed on a tracker's machines.
+        tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs and the network; both are built
+            here. By default this machine runs them.
+        key: The key of these machines; they should be alike.
+        target: TVM's target of these machines, by default this machine's: JSON or a tag for ``meta-schedule``, such as
+            ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4}``, a text for ``auto-scheduler``.
         progress: Receives events.
 
     Raises:
         InputError: an argument is wrong, or ``work_dir`` belongs to other settings.
-        WorkError: the network can't be imported, its default schedules can't be built or run, or the tuned network
-            computes something else.
+        WorkError: the network can't be imported, its default schedules can't be built or run, the tuned network
+            computes something else, or the tracker does not answer or has no such machine.
         WrongTVM: the installed TVM does not have the scheduler.
         KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
     """
@@ -90,23 +104,26 @@ def tune(
     if cost_model not in ("xgb", "random"):
         checkpoint_named(cost_model)  # a misspelt path is found out now and not when the network is loaded
     folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
-    target = chosen.target()
+    machines, built_for = tracker_at(tracker, key), chosen.target("", target)
+    if machines is not None:
+        count_machines(machines)  # likewise
     if trials is None and minutes is None:
         minutes = _MINUTES
     start = time.perf_counter()
     progress(Stage("loading the network"))
     loaded = chosen.network(network, example_inputs, shapes, trusted)
     settings = Settings(
-        loaded.name, trials, minutes, cost_model, seed, str(target), batch, population, chosen.name, loaded.digest
+        loaded.name, trials, minutes, cost_model, seed, str(built_for), batch, population, chosen.name, loaded.digest
     )
-    result = resume(settings, folder, chosen.records_file, chosen.packages)
+    result = resume(settings, folder, chosen.records_file, chosen.packages, describe_measuring(machines))
     result.versions |= chosen.versions()
+    compare = compare and machines is None
     if compare and result.end_to_end is not None and not result.end_to_end.peers:
         result.end_to_end = None
     if not result.finished or not (folder / result.library).is_file():
         with interruptible() as interrupted, _cost_model_log(folder, progress):
             result.spend("preparation", time.perf_counter() - start)
-            _run(chosen, target, loaded, result, folder, compare, progress, interrupted)
+            _run(chosen, built_for, machines, loaded, result, folder, compare, progress, interrupted)
     return result
 
 
@@ -125,6 +142,7 @@ def default_work_dir(network: Any, cost_model: str, scheduler: str) -> Path:
 def _run(
     scheduler: Scheduler,
     target: Any,
+    tracker: Tracker | None,
     network: Network,
     result: TuneResult,
     work_dir: Path,
@@ -139,7 +157,7 @@ def _run(
     tasks = scheduler.tasks(network, target)
     model = scheduler.cost_model(settings.cost_model, settings.seed, len(tasks), settings.batch)
     work_dir.mkdir(parents=True, exist_ok=True)
-    screening = Screening(scheduler, model, target, samples_of_a_task(len(tasks)), settings.seed)
+    screening = Screening(scheduler, model, target, samples_of_a_task(len(tasks)), settings.seed, tracker)
     listener = ResultListener(result, work_dir, progress, interrupted)
     if not result.tasks:
         places = {task.key: i for i, task in enumerate(tasks)}
@@ -153,7 +171,7 @@ def _run(
         ]
         if settings.trials != 0:
             progress(Stage("measuring the default schedules of the small tasks"))
-            _measure_untuned(scheduler, tasks, target, result, work_dir)
+            _measure_untuned(scheduler, tasks, target, tracker, result, work_dir)
         result.save(work_dir)
     result.recount_trials(scheduler.latencies(tasks, work_dir))
     result.spend("preparation", time.perf_counter() - start)
@@ -185,19 +203,21 @@ def _run(
     }
     with timed(result.seconds, "compilation"):
         tuned = scheduler.compile(network, target, work_dir, improved, chosen)
-        library = write_library(tuned, network, scheduler, settings.target, work_dir, about)
-    result.library = library.name
-    with timed(result.seconds, "verification"):
-        result.end_to_end = compare_end_to_end(
-            network,
-            scheduler.name,
-            library,
-            scheduler.compile(network, target),
-            work_dir / "logs",
-            peers=compare,
-            progress=progress,
-            interrupted=interrupted,
-        )
+    with _elsewhere(tracker) as machine:
+        with timed(result.seconds, "compilation"):
+            library = write_library(tuned, network, scheduler, settings.target, work_dir, about, machine)
+        result.library = library.name
+        with timed(result.seconds, "verification"):
+            untuned = scheduler.compile(network, target)
+            following: Any = {"progress": progress, "interrupted": interrupted}
+            if machine is not None:
+                compared = compare_elsewhere(network, scheduler, library, untuned, machine, **following)
+            else:
+                logs = work_dir / "logs"
+                compared = compare_end_to_end(
+                    network, scheduler.name, library, untuned, logs, peers=compare, **following
+                )
+    result.end_to_end = compared
     result.save(work_dir)
     difference = result.end_to_end.tuned.difference
     if difference is not None and difference > _DIFFERENT:
@@ -207,12 +227,34 @@ def _run(
         )
 
 
+@contextmanager
+def _elsewhere(tracker: Tracker | None) -> Iterator[Machine | None]:
+    """A machine of the tracker to run the network on; None for this one.
+
+    Raises:
+        WorkError: the tracker has none, or it is gone.
+    """
+    if tracker is None:
+        yield None
+        return
+    try:
+        with machine_of(tracker, _NETWORK_S) as machine:
+            yield machine
+    except ConnectionError as error:
+        raise WorkError(f"{error}; run it again to go on with another one") from error
+
+
 def _measure_untuned(
-    scheduler: Scheduler, tasks: Sequence[Task], target: Any, result: TuneResult, work_dir: Path
+    scheduler: Scheduler,
+    tasks: Sequence[Task],
+    target: Any,
+    tracker: Tracker | None,
+    result: TuneResult,
+    work_dir: Path,
 ) -> None:
     """Measures the default schedules of the tasks that may need no other; those of the others are slow to run."""
     small = [i for i, found in enumerate(result.tasks) if found.flops < _SMALL and found.instead_of is None]
-    outcomes = scheduler.measure_untuned([tasks[i] for i in small], target, work_dir)
+    outcomes = scheduler.measure_untuned([tasks[i] for i in small], target, work_dir, tracker)
     for i, outcome in zip(small, outcomes, strict=True):
         if outcome.failure is not None:
             said = outcome.message[-300:]

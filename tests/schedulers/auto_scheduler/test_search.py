@@ -10,6 +10,7 @@ import tvm
 from tests.schedulers.conftest import Listener
 from tvm_gnn_cost.schedulers.auto_scheduler import search
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
 BUILD, RUN = "auto_scheduler.local_builder.build", "auto_scheduler.local_runner.run"
 
@@ -47,7 +48,7 @@ def test_builder_and_runner_are_timed_and_given_back(monkeypatch: pytest.MonkeyP
     try:
         tvm.register_func(BUILD, build, override=True)
         tvm.register_func(RUN, lambda *_: 2, override=True)
-        with search._measurement() as seconds:
+        with search._measurement(MeasureSettings()) as seconds:
             assert seconds == {"building": 0.0, "running": 0.0}
             assert tvm.get_global_func(BUILD)([1], 2) == 1
             with pytest.raises(ValueError, match="a failed run"):

@@ -21,7 +21,6 @@ def assert_right(outputs: tuple[Any, ...], network: Network) -> None:
 def test_the_network_computes_what_pytorch_does(network: Network, target: Any) -> None:
     compiled = CompiledNetwork(network.mod, target, None)
     assert_right(compiled.run(network.inputs), network)
-    assert compiled.bind(network.inputs)().shape == network.expected[0].shape  # type: ignore[index]
 
 
 def test_records_change_the_programs_and_not_the_output(

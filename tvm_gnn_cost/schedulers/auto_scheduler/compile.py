@@ -14,18 +14,20 @@ from tvm.contrib import graph_executor
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.schedulers.scheduler import Network
+from tvm_gnn_cost.schedulers.machines import ThisMachine
+from tvm_gnn_cost.schedulers.scheduler import Machine, Network
 
 
-def load_library(path: Path) -> LoadedNetwork:
-    """Loads what :meth:`CompiledNetwork.export` wrote.
+def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
+    """Loads what :meth:`CompiledNetwork.export` wrote, on this machine or another one.
 
     Raises:
         WorkError: TVM cannot load it.
     """
+    on = machine or ThisMachine()
     # TVM's loader raises errors of any type.
     try:
-        return LoadedNetwork(tvm.runtime.load_module(str(path)))
+        return LoadedNetwork(on.load(str(path)), on.device())
     except Exception as error:
         raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
 
@@ -35,29 +37,36 @@ class LoadedNetwork:
 
     Args:
         library: What ``relay.build`` made, or a library that was loaded.
+        device: Where it runs.
     """
 
-    def __init__(self, library: Any) -> None:
-        self.module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    def __init__(self, library: Any, device: Any) -> None:
+        self.device, self.executor = device, graph_executor.GraphModule(library["default"](device))
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
         """The network's outputs."""
         self.bind(inputs)()
-        return tuple(self.module.get_output(i).numpy() for i in range(self.module.get_num_outputs()))
+        return tuple(self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs()))
 
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
         """The function that runs the network on these inputs, which are copied now."""
-        self.module.set_input(**inputs)
-        run: Callable[[], Any] = self.module.run
+        self.executor.set_input(**inputs)
+        run: Callable[[], Any] = self.executor.run
         return run
 
+    def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
+        """Seconds of each of so many runs, after one that does not count."""
+        self.bind(inputs)
+        timed = self.executor.module.time_evaluator("run", self.device, number=1, repeat=runs)()
+        return [float(one) for one in timed.results]
 
-class CompiledNetwork(LoadedNetwork):
+
+class CompiledNetwork:
     """A network that was just compiled.
 
     Args:
         network: The network.
-        target: The target of this machine.
+        target: The target of the machine that will run it.
         schedules: Measure inputs and results, from which each task gets its fastest schedule; None for TVM's default
             schedules everywhere.
     """
@@ -74,8 +83,11 @@ class CompiledNetwork(LoadedNetwork):
         options = {} if schedules is None else with_records
         with history, tvm.transform.PassContext(opt_level=3, **options):
             self.library = relay.build(network.mod, target=target, params=dict(network.params))
-        super().__init__(self.library)
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+        """The network's outputs, on this machine."""
+        return LoadedNetwork(self.library, tvm.cpu()).run(inputs)
 
     def export(self, path: Path) -> None:
-        """Writes a shared library that holds the weights too."""
+        """Writes a library that holds the weights too."""
         self.library.export_library(str(path))

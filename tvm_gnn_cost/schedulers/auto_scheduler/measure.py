@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,21 +27,24 @@ def measure_states(
     inputs = [[MeasureInput(task.workload, state) for state in states] for task, states in groups]
     built = iter(auto_scheduler.LocalBuilder().build([one for some in inputs for one in some], 0))
     batches = [(task, some, [next(built) for _ in some]) for (task, _), some in zip(groups, inputs, strict=True)]
-    calls = [(task, partial(run_built, some, ready, settings)) for task, some, ready in batches]
-    for task, results in turn_runner(settings).each(calls):
+    runner = turn_runner(settings)
+    calls = [(task, partial(run_built, some, ready, runner.run)) for task, some, ready in batches]
+    for task, results in runner.each(calls):
         yield task, [outcome_of(result) for result in results]
 
 
-def run_built(inputs: Sequence[Any], built: Sequence[Any], settings: MeasureSettings) -> list[MeasureResult]:
+def run_built(
+    inputs: Sequence[Any], built: Sequence[Any], run: Callable[[Sequence[BuiltProgram]], list[Outcome]]
+) -> list[MeasureResult]:
     """Runs built states and removes what was built.
 
     Args:
         inputs: ``MeasureInput`` of each state.
         built: Its ``BuildResult``.
-        settings: How programs are measured.
+        run: Runs them: a method of a :class:`~tvm_gnn_cost.schedulers.turn_runner.TurnRunner`.
     """
     pairs = list(zip(inputs, built, strict=True))
-    ran = iter(turn_runner(settings).run([_program(of, one) for of, one in pairs if not int(one.error_no)]))
+    ran = iter(run([_program(of, one) for of, one in pairs if not int(one.error_no)]))
     results = []
     for one in built:
         if code := int(one.error_no):

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 about = json.loads(Path(__file__).with_name("NETWORK.json").read_text())
-os.environ.setdefault("TVM_NUM_THREADS", str(min(about["threads"], os.cpu_count() or 1)))  # TVM would take half
+cores = os.cpu_count() or 1
+os.environ.setdefault("TVM_NUM_THREADS", str(min(about["threads"] or cores, cores)))  # TVM would take half
 import tvm.contrib.graph_executor  # noqa: E402
 
 library = tvm.runtime.load_module(str(Path(__file__).with_name("NETWORK.so")))

@@ -18,6 +18,7 @@ from tvm_gnn_cost.datasets.database_files import is_database
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
@@ -50,6 +51,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
+    Machine,
     MeasuredFolder,
     MeasureSettings,
     Network,
@@ -170,11 +172,13 @@ class AutoScheduler:
         for task, candidates, outcomes in measured:
             auto_scheduler.save_records(str(work_dir / RECORDS), *pairs(task, candidates, outcomes))
 
-    def measure_untuned(self, tasks: Sequence[Task], target: Target, work_dir: Path) -> list[Outcome]:
+    def measure_untuned(
+        self, tasks: Sequence[Task], target: Target, work_dir: Path, tracker: Tracker | None = None
+    ) -> list[Outcome]:
         states = [untuned(task) for task in tasks]
         groups = [(task, [state]) for task, state in zip(tasks, states, strict=True)]
         # A program before any schedule can be a hundred times slower than a tuned one.
-        settings = MeasureSettings(repeats=1, turns=1, timeout_s=120)
+        settings = MeasureSettings(repeats=1, turns=1, timeout_s=120, tracker=tracker)
         measured = self.measure(groups, target, settings)
         outcomes = [outcome for _, (outcome,) in measured]
         save_untuned(tasks, states, outcomes, work_dir)
@@ -208,8 +212,8 @@ class AutoScheduler:
         except Exception as error:
             raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
 
-    def load(self, path: Path) -> LoadedNetwork:
-        return load_library(path)
+    def load(self, path: Path, machine: Machine | None = None) -> LoadedNetwork:
+        return load_library(path, machine)
 
 
 #: mypy checks here that the protocol is implemented.

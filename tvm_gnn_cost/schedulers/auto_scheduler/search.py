@@ -19,6 +19,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
+from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 
 #: More programs than a search measures: the listener ends it.
 _UNLIMITED = 2**24
@@ -53,7 +54,7 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
         init_search_callbacks=callbacks,
     )
     earlier = _model_seconds(model)
-    with _measurement() as measuring:
+    with _measurement(MeasureSettings(tracker=settings.tracker)) as measuring:
 
         def seconds(elapsed: float) -> dict[str, float]:
             known = {phase: spent - earlier[phase] for phase, spent in _model_seconds(model).items()} | measuring
@@ -108,7 +109,7 @@ def _model_seconds(model: Any) -> dict[str, float]:
 
 
 @contextmanager
-def _measurement() -> Iterator[dict[str, float]]:
+def _measurement(settings: MeasureSettings) -> Iterator[dict[str, float]]:
     """Puts our runner in place of ``auto_scheduler``'s, and yields the seconds spent in its builder and in ours."""
     seconds = {"building": 0.0, "running": 0.0}
     names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
@@ -120,7 +121,7 @@ def _measurement() -> Iterator[dict[str, float]]:
 
     def run(inputs: Sequence[Any], built: Sequence[Any], *_settings: Any) -> Any:
         with timed(seconds, "running"):
-            return run_built(inputs, built, MeasureSettings())
+            return run_built(inputs, built, turn_runner(settings).spread)
 
     try:
         tvm.register_func(names["building"], build, override=True)

@@ -15,23 +15,26 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.schedulers.machines import ThisMachine
 from tvm_gnn_cost.schedulers.meta_schedule.layouts import prepack
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
+from tvm_gnn_cost.schedulers.scheduler import Machine
 
 #: TVM prints a warning without content for each constant that it writes or reads.
 _NOWHERE = Path(os.devnull)
 
 
-def load_library(path: Path) -> LoadedNetwork:
-    """Loads what :meth:`CompiledNetwork.export` wrote.
+def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
+    """Loads what :meth:`CompiledNetwork.export` wrote, on this machine or another one.
 
     Raises:
         WorkError: TVM cannot load it.
     """
+    on = machine or ThisMachine()
     # TVM's loader raises errors of any type.
     try:
         with stderr_to(_NOWHERE):
-            return LoadedNetwork(tvm.runtime.load_module(str(path)))
+            return LoadedNetwork(relax.VirtualMachine(on.load(str(path)), on.device()), on.device())
     except Exception as error:
         raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
 
@@ -40,29 +43,37 @@ class LoadedNetwork:
     """A network on Relax's virtual machine.
 
     Args:
-        library: A compiled module, or one that was loaded.
+        executor: The virtual machine.
+        device: Its device.
     """
 
-    def __init__(self, library: Any) -> None:
-        self.device = tvm.cpu()
-        self.machine = relax.VirtualMachine(library, self.device)
+    def __init__(self, executor: relax.VirtualMachine, device: Any) -> None:
+        self.executor, self.device = executor, device
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
         """The network's outputs."""
-        outputs = self.bind(inputs)()
-        return tuple(one.numpy() for one in ([outputs] if isinstance(outputs, tvm.runtime.Tensor) else outputs))
+        self.bind(inputs)()
+        outputs = self.executor.get_outputs("main")
+        return tuple(one.numpy() for one in (outputs if isinstance(outputs, tuple) else [outputs]))
 
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
         """The function that runs the network on these inputs, which are copied now."""
-        return partial(self.machine["main"], *(tvm.runtime.tensor(one, self.device) for one in inputs.values()))
+        self.executor.set_input("main", *(tvm.runtime.tensor(one, self.device) for one in inputs.values()))
+        return partial(self.executor.invoke_stateful, "main")
+
+    def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
+        """Seconds of each of so many runs, after one that does not count."""
+        self.bind(inputs)
+        timed = self.executor.time_evaluator("invoke_stateful", self.device, number=1, repeat=runs)("main")
+        return [float(one) for one in timed.results]
 
 
-class CompiledNetwork(LoadedNetwork):
+class CompiledNetwork:
     """A network that was just compiled.
 
     Args:
         mod: The network, legalized.
-        target: The target of this machine.
+        target: The target of the machine that will run it.
         schedules: A database with the records to compile with; tasks without one get TVM's default schedule.
     """
 
@@ -72,9 +83,12 @@ class CompiledNetwork(LoadedNetwork):
                 mod = relax.transform.MetaScheduleApplyDatabase()(mod)
             mod = prepack(mod, target)
         self.executable = tvm.compile(mod, target=target)
-        super().__init__(self.executable)
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+        """The network's outputs, on this machine."""
+        return LoadedNetwork(relax.VirtualMachine(self.executable, tvm.cpu()), tvm.cpu()).run(inputs)
 
     def export(self, path: Path) -> None:
-        """Writes a shared library that holds the weights too."""
+        """Writes a library that holds the weights too."""
         with stderr_to(_NOWHERE):
             self.executable.export_library(str(path))

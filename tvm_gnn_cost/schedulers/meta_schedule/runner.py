@@ -1,4 +1,4 @@
-"""Runs built candidates on this machine, those of a batch in turn, while no other process measures."""
+"""Runs built candidates, those of a batch in turn, on machines that measure nothing else meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ExclusiveRunner(ms.runner.PyRunner):  # type: ignore[misc]
 
     def run(self, runner_inputs: list[ms.runner.RunnerInput]) -> list[ms.runner.RunnerFuture]:
         """Runs a batch; MetaSchedule calls this and reads failures from the results' messages."""
-        outcomes = turn_runner(self.settings).run(
+        outcomes = turn_runner(self.settings).spread(
             [_program(str(one.artifact_path), one.args_info) for one in runner_inputs]
         )
         return [LocalRunnerFuture(list(one.seconds) or None, one.message or None) for one in outcomes]

@@ -18,6 +18,7 @@ from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.networks.catalogue import TRAINING, is_workload
 from tvm_gnn_cost.networks.operators import KINDS
@@ -39,6 +40,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.target import local_target, target_of
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
+    Machine,
     MeasureSettings,
     Network,
     Outcome,
@@ -182,13 +184,13 @@ class MetaSchedule:
         for task, candidates, outcomes in measured:
             commit(database, task, candidates, outcomes, target)
 
-    def measure_untuned(self, tasks: Sequence[Task], target: tvm.target.Target, work_dir: Path) -> list[Outcome]:
+    def measure_untuned(
+        self, tasks: Sequence[Task], target: tvm.target.Target, work_dir: Path, tracker: Tracker | None = None
+    ) -> list[Outcome]:
         # A program before any schedule can be a hundred times slower than a tuned one.
-        groups = [(task, [untuned(task)]) for task in tasks]
-        return [
-            outcomes[0]
-            for _, outcomes in self.measure(groups, target, MeasureSettings(repeats=1, turns=1, timeout_s=60.0))
-        ]
+        settings = MeasureSettings(repeats=1, turns=1, timeout_s=60.0, tracker=tracker)
+        measured = self.measure([(task, [untuned(task)]) for task in tasks], target, settings)
+        return [outcome for _, (outcome,) in measured]
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
         found = records_by_task(tasks, open_database(work_dir))
@@ -226,8 +228,8 @@ class MetaSchedule:
         except Exception as error:
             raise WorkError(f"TVM cannot compile {network.name}: {last_line(error)}") from error
 
-    def load(self, path: Path) -> LoadedNetwork:
-        return load_library(path)
+    def load(self, path: Path, machine: Machine | None = None) -> LoadedNetwork:
+        return load_library(path, machine)
 
 
 #: mypy checks here that the protocol is implemented.

@@ -46,7 +46,7 @@ def search(
     """Searches schedules of all tasks; each measured batch is in the work directory's database at once.
 
     Args:
-        tasks: The tasks, extracted for the target of this machine.
+        tasks: The tasks, extracted for the target of the machines that measure.
         model: A cost model of MetaSchedule.
         builder: Builds the programs.
         work_dir: The folder of the database and of MetaSchedule's logs.
@@ -82,7 +82,7 @@ def search(
                 max_trials_global=_UNLIMITED,
                 num_trials_per_iter=settings.batch,
                 builder=builder,
-                runner=ExclusiveRunner(MeasureSettings()),
+                runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker)),
                 database=database,
                 cost_model=model,
                 measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
