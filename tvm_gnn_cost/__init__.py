@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.training.checkpoint import Checkpoint
     from tvm_gnn_cost.tuning.collect import collect
     from tvm_gnn_cost.tuning.evaluate import evaluate
+    from tvm_gnn_cost.tuning.explain import explain
     from tvm_gnn_cost.tuning.extract import extract
     from tvm_gnn_cost.tuning.import_log import import_log
     from tvm_gnn_cost.tuning.train import train
@@ -44,6 +45,7 @@ __all__ = [
     "WrongTVM",
     "collect",
     "evaluate",
+    "explain",
     "extract",
     "extract_graphs",
     "import_log",
@@ -60,6 +62,7 @@ _HOMES = {
     "WrongTVM": "errors",
     "collect": "tuning.collect",
     "evaluate": "tuning.evaluate",
+    "explain": "tuning.explain",
     "extract": "tuning.extract",
     "import_log": "tuning.import_log",
     "train": "tuning.train",

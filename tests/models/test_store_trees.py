@@ -58,6 +58,12 @@ def test_a_program_without_stores_scores_nothing() -> None:
     np.testing.assert_array_equal(trees.score(none), [0, 0])
 
 
+def test_a_score_is_what_the_stores_add() -> None:
+    stores, throughput, task = tasks(4, 1)
+    trees = grow_trees(stores, throughput, task, count=3, seed=0)
+    np.testing.assert_allclose(trees.of_each(stores).reshape(-1, 2).sum(1), trees.score(stores), rtol=1e-6)
+
+
 def test_the_seed_decides() -> None:
     stores = tasks(1, 2)[0]
     scores = [grow_trees(*tasks(10, 1), count=5, seed=seed).score(stores) for seed in (0, 0, 1)]

@@ -139,6 +139,15 @@ def test_channels_of_nodes_come_from_as_many_steps_away_as_there_are_convolution
     assert not reached.all()
 
 
+def test_each_pooling_keeps_its_share_of_what_the_one_before_kept() -> None:
+    model, population = scorer(replace(PRESETS["gnn"], ratio=0.5)), synthetic.graphs(6)
+    kept = model.model.kept(model.batch(population)).numpy()
+    for begin, end in zip(population.node_offsets[:-1], population.node_offsets[1:], strict=True):
+        first = math.ceil(0.5 * (end - begin))
+        assert (kept[begin:end] >= 1).sum() == first
+        assert (kept[begin:end] == 2).sum() == math.ceil(0.5 * first)
+
+
 def test_a_model_without_node_values_still_ranks() -> None:
     scores = scorer(replace(PRESETS["gnn"], groups=())).score(synthetic.graphs(8))
     assert np.isfinite(scores).all()

@@ -264,6 +264,19 @@ def test_a_programs_cost_is_shared_among_its_stores(checkpoint: Checkpoint) -> N
     assert scorer.store_shares(population.select([])) == []
 
 
+def test_what_the_model_says_of_each_node(checkpoint: Checkpoint) -> None:
+    scorer, population = Scorer(checkpoint), synthetic.graphs(5)
+    nodes = scorer.nodes(population)
+    graph = np.repeat(np.arange(5), population.node_counts)
+    np.testing.assert_allclose(np.bincount(graph, nodes.share), 1, rtol=1e-5)
+    store = population.node_type == population.type_names.index("BufferStore")
+    np.testing.assert_allclose(nodes.share[store], np.concatenate(scorer.store_shares(population)), rtol=1e-5)
+    assert 0 == nodes.kept.min() < nodes.kept.max() == checkpoint.config.layers
+    assert np.isnan(nodes.trees).all() == (checkpoint.trees is None)
+    nothing = scorer.nodes(population.select([]))
+    assert [len(one) for one in nothing] == [0, 0, 0]
+
+
 def test_throughput_is_the_calibrated_score(checkpoint: Checkpoint) -> None:
     scorer = Scorer(replace(checkpoint, calibration=(0.5, -1.0)))
     scores = np.array([-np.inf, -2.0, 0.0, 3.0])

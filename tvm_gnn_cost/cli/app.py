@@ -9,6 +9,7 @@ import typer
 from tvm_gnn_cost.cli.collect import collect
 from tvm_gnn_cost.cli.embed import embed
 from tvm_gnn_cost.cli.evaluate import evaluate
+from tvm_gnn_cost.cli.explain import explain
 from tvm_gnn_cost.cli.extract import extract
 from tvm_gnn_cost.cli.import_log import import_log
 from tvm_gnn_cost.cli.report import report
@@ -32,6 +33,7 @@ for command, epilog in (
     (embed, "Example: `tvm-gnn-cost embed work/store types.png`"),
     (train, "Example: `tvm-gnn-cost train work/store my-model.safetensors`"),
     (evaluate, "Example: `tvm-gnn-cost evaluate work/store --model my-model.safetensors --model random`"),
+    (explain, "Example: `tvm-gnn-cost explain work/resnet-18-gnn --html why.html`"),
     (tune, "Example: `tvm-gnn-cost tune my.onnx --minutes 5`"),
     (report, "Example: `tvm-gnn-cost report work/resnet-18-gnn`"),
 ):

@@ -51,9 +51,13 @@ class StoreTrees:
 
     def score(self, stores: StoreRows) -> npt.NDArray[np.float64]:
         """Scores G programs by their stores: float64[G], higher is faster."""
+        return np.bincount(stores.graph, self.of_each(stores), stores.size).astype(np.float64)
+
+    def of_each(self, stores: StoreRows) -> npt.NDArray[np.float64]:
+        """What each of S stores adds to its program's score: float64[S]."""
         self.booster.set_param({"nthread": torch.get_num_threads()})
-        of_each = self.booster.inplace_predict(stores.rows).astype(np.float64)
-        return (self.scale * np.bincount(stores.graph, of_each, stores.size)).astype(np.float64)
+        found: npt.NDArray[np.float64] = self.scale * self.booster.inplace_predict(stores.rows).astype(np.float64)
+        return found
 
     def to_tensor(self) -> Tensor:
         """XGBoost's own bytes, compressed: uint8[B]."""

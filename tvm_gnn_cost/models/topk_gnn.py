@@ -293,6 +293,19 @@ class TopKGNN(nn.Module):
         shares: Tensor = softmax(self._node_costs(x, batch), batch.graph, num_nodes=batch.size).mean(dim=1)
         return shares
 
+    def kept(self, batch: GraphBatch) -> Tensor:
+        """How many of the poolings keep each node: int64[N]."""
+        x = self._encode(batch)
+        edge_index, relation, graph = self._edges(batch)
+        node = torch.arange(len(x), device=x.device)
+        found = torch.zeros_like(node)
+        for layer, pool in enumerate(self.pools):
+            x = self._convolve(layer, x, edge_index, relation)
+            x, edge_index, relation, graph, stays, _ = pool(x, edge_index, relation, graph)
+            node = node[stays]
+            found[node] += 1
+        return found
+
     def _encode(self, batch: GraphBatch) -> Tensor:
         x = torch.cat([batch.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
         encoded: Tensor = self.encoder(x)

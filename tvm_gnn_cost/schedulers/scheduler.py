@@ -201,6 +201,19 @@ class Chunk:
     problems: Sequence[Problem] = ()
 
 
+@dataclass(frozen=True)
+class Listing:
+    """A program's text and its graph.
+
+    Attributes:
+        lines: Each line, and the node of the loop or store that begins in it; -1 where none begins.
+        graphs: The graph, alone, of detail ``statements``.
+    """
+
+    lines: tuple[tuple[str, int], ...]
+    graphs: ProgramGraphs
+
+
 class MeasuredFolder(Protocol):
     """A folder of measure records.
 
@@ -226,7 +239,25 @@ class MeasuredFolder(Protocol):
         """Each record with its key, by which the same record is recognised in any folder."""
 
     def task_info(self, record: Any) -> TaskInfo | None:
-        """The task of a record; None if the folder does not describe it."""
+        """The task of a record; None if the folder does not describe it.
+
+        Raises:
+            InputError: the record is damaged.
+        """
+
+    def seconds(self, record: Any) -> float:
+        """The fastest repeat of a record; infinite if the program failed.
+
+        Raises:
+            InputError: the record is damaged.
+        """
+
+    def listing(self, record: Any) -> Listing:
+        """The text and the graph of a record's program.
+
+        Raises:
+            InputError: the record cannot be replayed.
+        """
 
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, Any]]], detail: Detail, with_features: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +144,20 @@ def _mean(trees: _Scores, network: _Scores) -> _Scores:
     return (1 - NETWORK_SHARE) * trees + NETWORK_SHARE * network
 
 
+class NodeViews(NamedTuple):
+    """What a model says of N nodes.
+
+    Attributes:
+        share: float64[N], share of the node in the cost that the network predicts for its program.
+        kept: int64[N], how many of the network's poolings keep the node.
+        trees: float64[N], what the trees add to the score for a store; NaN for other nodes, and without trees.
+    """
+
+    share: npt.NDArray[np.float64]
+    kept: npt.NDArray[np.int64]
+    trees: npt.NDArray[np.float64]
+
+
 class Scorer:
     """Scores program graphs with a checkpoint's model.
 
@@ -275,6 +289,19 @@ class Scorer:
             shares[begin:end][is_store[begin:end]]
             for begin, end in zip(graphs.node_offsets[:-1], graphs.node_offsets[1:], strict=True)
         ]
+
+    def nodes(self, graphs: ProgramGraphs) -> NodeViews:
+        """What the model says of each of the N nodes of some graphs."""
+        trees = np.full(len(graphs.node_type), np.nan)
+        if not len(trees):
+            return NodeViews(np.zeros(0), np.zeros(0, np.int64), trees)
+        batch = self.batch(graphs).to(self.device)
+        with torch.inference_mode():
+            share, kept = self.model.cost_shares(batch), self.model.kept(batch)
+        if self.trees is not None and "BufferStore" in graphs.type_names:
+            is_store = graphs.node_type == graphs.type_names.index("BufferStore")
+            trees[is_store] = self.trees.of_each(store_rows(graphs, self.columns))
+        return NodeViews(share.double().cpu().numpy(), kept.cpu().numpy(), trees)
 
     def throughput(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Predicted throughput of scores, relative to the task's best program: float64[G] in [0, 1]."""

@@ -19,16 +19,17 @@ import tvm
 from tvm.driver.build_module import schedule_to_module
 
 from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_programs
-from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, TensetRecord, parse_record
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
-from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
+from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
 from tvm_gnn_cost.schedulers.auto_scheduler.records import TensetFolder, parse_state, read_tenset
-from tvm_gnn_cost.schedulers.scheduler import Chunk
+from tvm_gnn_cost.schedulers.listing import list_program
+from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
 #: Identifies a task of a folder: workload key, target as TVM wrote it, and ``TaskInfo.hardware``.
 _Task = tuple[str, str, str]
@@ -86,6 +87,21 @@ class RecordFolder:
         task = _task_of(parse_record(record))
         return _task_info(self._opened, task) if task[0] in self.source.tasks else None
 
+    def seconds(self, record: RecordLine) -> float:
+        """The fastest repeat of a record; infinite if the program failed."""
+        return min(parse_record(record).run_secs, default=float("inf"))
+
+    def listing(self, record: RecordLine) -> Listing:
+        """The text and the graph of a record's program, which is replayed in another process.
+
+        Raises:
+            InputError: the record's steps cannot be replayed.
+        """
+        (found,) = in_processes(partial(_listing, self._opened), [[record]], 1 if self.jobs == 1 else 2, _cannot)
+        if isinstance(found, str):
+            raise InputError(f"{record.file}:{record.line}: {found}")
+        return found
+
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, RecordLine]]], detail: Detail, with_features: bool
     ) -> Iterator[Chunk]:
@@ -103,6 +119,24 @@ def _read(opened: _Opened) -> TensetFolder:
 def _crashed(item: tuple[str, RecordLine]) -> Chunk:
     line = item[1]
     return Chunk(None, problems=[Problem(line.file, line.line, "TVM crashes on its steps; they are not of its task")])
+
+
+def _cannot(_: RecordLine) -> Listing | str:
+    return "TVM crashes on its steps; they are not of its task"
+
+
+def _listing(opened: _Opened, lines: Sequence[RecordLine]) -> Listing | str:
+    """The listing of a line's program, or why there is none."""
+    (line,) = lines
+    record = parse_record(line)
+    dag = _read(opened).tasks[record.workload_key].compute_dag
+    # TVM's errors have any type.
+    try:
+        mod = schedule_to_module(*dag.apply_steps_from_state(parse_state(line)))
+        graphs = extract_graphs([mod], record.target, detail="statements", threads=1)
+    except Exception as error:
+        return f"its steps cannot be replayed ({last_line(error)})"
+    return list_program(mod, graphs)
 
 
 def _task_of(record: TensetRecord) -> _Task:

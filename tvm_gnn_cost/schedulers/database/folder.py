@@ -20,7 +20,8 @@ from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.records import DatabaseRecord, read_database
-from tvm_gnn_cost.schedulers.scheduler import Chunk
+from tvm_gnn_cost.schedulers.listing import list_program
+from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
 
 class DatabaseFolder:
@@ -74,6 +75,21 @@ class DatabaseFolder:
     def task_info(self, record: DatabaseRecord) -> TaskInfo:
         """The task of a record."""
         return self.database.task(record)
+
+    def seconds(self, record: DatabaseRecord) -> float:
+        """The fastest repeat of a record; infinite if the program failed."""
+        return min(record.run_secs, default=float("inf"))
+
+    def listing(self, record: DatabaseRecord) -> Listing:
+        """The text and the graph of a record's program.
+
+        Raises:
+            InputError: the trace does not apply to the workload.
+        """
+        self.import_intrinsics()
+        mod = self.database.replay(record).sch.mod
+        graphs = self.extract_graphs([mod], detail="statements", threads=1)
+        return list_program(mod, with_processors(graphs, [record.target]))
 
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, DatabaseRecord]]], detail: Detail, with_features: bool

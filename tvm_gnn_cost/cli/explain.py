@@ -1,0 +1,95 @@
+"""``tvm-gnn-cost explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.options import HardwareOption, JsonOption
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
+
+if TYPE_CHECKING:
+    from tvm_gnn_cost.tuning.explain import Explanation
+
+#: Columns of a terminal in which two programs have room beside each other.
+_WIDE = 170
+
+
+def explain(
+    folder: Annotated[
+        Path, typer.Argument(help="A work directory of tune, another MetaSchedule database or a folder as TenSet's.")
+    ],
+    task: Annotated[str, typer.Option(help="Number of the task, the slowest is 1, or a part of its name.")] = "1",
+    rank: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--rank",
+            help="Place of a program among those of the task that ran: 1 is the fastest, -1 the slowest; repeat it. "
+            "[default: 1 and -1]",
+        ),
+    ] = None,
+    cost_model: Annotated[
+        str, typer.Option(help="gnn (the checkpoint that ships), or the path of a checkpoint.")
+    ] = "gnn",
+    hardware: HardwareOption = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the programs beside each other.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Shows where the cost model sees the cost of measured programs: at each loop and store of their text.
+
+    Beside a line stand the share of the network's predicted cost at the loop or store that begins in it, what the
+    boosted trees add to the score for a store (more is faster), and how many of the TopK poolings keep the node.
+    """
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.progress import Note, Stage
+
+    with exit_codes(), json_result(json) as write:
+        with Display("programs") as display:
+            display(Stage("loading TVM"))
+            import tvm_gnn_cost
+            from tvm_gnn_cost.tuning.explain import write_page
+
+            found = tvm_gnn_cost.explain(
+                folder, task=task, ranks=rank or (1, -1), cost_model=cost_model, hardware=hardware, progress=display
+            )
+        _print(found)
+        if html is not None:
+            write_page(found, html)
+            display(Note(f"page: {html}"))
+        write(found.as_json())
+
+
+def _print(found: Explanation) -> None:
+    """Prints the programs, beside each other where the terminal is wide enough."""
+    from rich.columns import Columns
+    from rich.table import Table
+    from rich.text import Text
+
+    tables = []
+    for program in found.programs:
+        title = (
+            f"{found.task}, {program.rank} of {found.measured}: {1e3 * program.seconds:.4g} ms, throughput "
+            f"{program.throughput:.2f} of the fastest program's, predicted {program.predicted:.2f}"
+        )
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        for column in ("cost", "trees", "kept"):
+            table.add_column(column, justify="right", no_wrap=True, min_width=7)
+        table.add_column("", no_wrap=True, overflow="ellipsis")
+        for line in program.lines:
+            cells = (
+                "" if line.share is None else f"{100 * line.share:.1f} %",
+                "" if line.trees is None else f"{line.trees:+.2f}",
+                "" if line.kept is None else str(line.kept),
+                line.text,
+            )
+            # What is expensive stands out, what no pooling keeps steps back.
+            style = "bold" if (line.share or 0.0) >= 0.1 else "dim" if line.kept == 0 else ""
+            table.add_row(*(Text(cell, style=style) for cell in cells))
+        tables.append(table)
+    if console.width >= _WIDE and len(tables) > 1:
+        console.print(Columns(tables, width=console.width // len(tables) - 2, equal=True))
+        return
+    for table in tables:
+        console.print(table)

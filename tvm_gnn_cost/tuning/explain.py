@@ -1,0 +1,179 @@
+"""Says where a cost model sees the cost of measured programs: at each loop and store of their text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.graphs.program_graph import Relation
+from tvm_gnn_cost.progress import Progress, Stage, ignore
+from tvm_gnn_cost.schedulers import scheduler_of
+from tvm_gnn_cost.schedulers.scheduler import Listing, MeasuredFolder
+from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, checkpoint_named
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a program.
+
+    Attributes:
+        text: The line.
+        share: Share of the network's predicted cost at the loop or store that begins here, without what is inside of
+            it; None where none begins.
+        trees: What the boosted trees add to the score for a store; None for what is none.
+        kept: How many of the network's poolings keep the node; None where none begins.
+    """
+
+    text: str
+    share: float | None = None
+    trees: float | None = None
+    kept: int | None = None
+
+
+@dataclass(frozen=True)
+class ExplainedProgram:
+    """A measured program with the model's view of it.
+
+    Attributes:
+        rank: Its place among the measured programs of its task, the fastest is 1.
+        seconds: Its measured latency.
+        throughput: Its throughput relative to the fastest program's, in (0, 1].
+        predicted: The throughput that the model predicts, likewise.
+        lines: Its text.
+    """
+
+    rank: int
+    seconds: float
+    throughput: float
+    predicted: float
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Programs of a task.
+
+    Attributes:
+        task: The task's name.
+        measured: Number of its programs that ran.
+        poolings: Number of the network's poolings.
+        programs: The programs.
+    """
+
+    task: str
+    measured: int
+    poolings: int
+    programs: tuple[ExplainedProgram, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The explanation as plain JSON."""
+        return asdict(self)
+
+
+def explain(
+    folder: Path | str,
+    *,
+    task: str = "1",
+    ranks: Sequence[int] = (1, -1),
+    cost_model: str = "gnn",
+    hardware: str | None = None,
+    progress: Progress = ignore,
+) -> Explanation:
+    """Where a cost model sees the cost of measured programs of a task.
+
+    Args:
+        folder: A MetaSchedule database, such as a work directory of ``tune``, or a folder in TenSet's layout.
+        task: The number of a task, the one whose fastest program takes longest is 1; or a part of its name.
+        ranks: Places of the programs among those of the task that ran: 1 is the fastest, -1 the slowest.
+        cost_model: ``gnn`` (the checkpoint that ships), or a checkpoint's path.
+        hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
+        progress: Receives events.
+
+    Raises:
+        InputError: there is no such task, place or checkpoint, or the folder is damaged.
+        FileNotFoundError: the folder holds no measure records.
+        WrongTVM: the installed TVM cannot replay the records.
+    """
+    progress(Stage("loading the cost model"))
+    chosen = scheduler_of(Path(folder))
+    scorer = Scorer(Checkpoint.load(Path(checkpoint_named(cost_model) or chosen.checkpoint)))
+    progress(Stage("reading the records"))
+    opened = chosen.measured(Path(folder), hardware)
+    name, measured = _task_of(opened, Path(folder), task)
+    programs = []
+    for rank in ranks:
+        if not 0 < abs(rank) <= len(measured):
+            raise InputError(f"{name} has {len(measured)} programs that ran; there is no place {rank}")
+        place = (rank - 1 if rank > 0 else rank) % len(measured)
+        seconds, record = measured[place]
+        progress(Stage(f"reading program {place + 1} of {len(measured)}"))
+        listing = opened.listing(record)
+        (predicted,) = scorer.throughput(scorer.score(listing.graphs)).tolist()
+        lines = lines_of(listing, scorer)
+        programs.append(ExplainedProgram(place + 1, seconds, measured[0][0] / seconds, predicted, lines))
+    return Explanation(name, len(measured), scorer.config.layers, tuple(programs))
+
+
+def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list[tuple[float, Any]]]:
+    """A task's name, and its records that ran with their seconds, the fastest first.
+
+    Raises:
+        InputError: there is no such task.
+    """
+    tasks: dict[tuple[str, ...], tuple[str, list[tuple[float, Any]]]] = {}
+    for _, record in folder.records():
+        info, seconds = folder.task_info(record), folder.seconds(record)
+        if info is not None and np.isfinite(seconds):
+            tasks.setdefault(info.identity, (info.name, []))[1].append((seconds, record))
+    for _, own in tasks.values():
+        own.sort(key=lambda one: one[0])
+    ordered = sorted(tasks.values(), key=lambda one: -one[1][0][0])
+    if not ordered:
+        raise InputError(f"{path} has no program that ran")
+    if wanted.isdecimal():
+        if not 0 < int(wanted) <= len(ordered):
+            raise InputError(f"{path} has {len(ordered)} tasks; there is no task {wanted}")
+        return ordered[int(wanted) - 1]
+    named = [one for one in ordered if wanted in one[0]]
+    if not named:
+        some = ", ".join(name for name, _ in ordered[:10])
+        raise InputError(f"no task of {path} has '{wanted}' in its name; its slowest ones are {some}")
+    return named[0]
+
+
+def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
+    """The lines of a program with what the model says of the loop or store that begins in each.
+
+    TVM prints loops that stand alone inside each other in one line, which counts for all of them. What is in no loop
+    belongs to the first line.
+    """
+    graphs, nodes = listing.graphs, scorer.nodes(listing.graphs)
+    parent = np.full(len(graphs.node_type), -1)
+    source, target = graphs.edges[:, graphs.relation == Relation.CHILD]
+    parent[target] = source
+    at = {node: line for line, (_, node) in enumerate(listing.lines) if node >= 0}
+    # A node comes after its parent.
+    line_of: list[int] = []
+    for node in range(len(parent)):
+        line_of.append(at.get(node, line_of[parent[node]] if parent[node] >= 0 else 0))
+    share = np.bincount(line_of, nodes.share, len(listing.lines))
+    found = []
+    for number, (text, node) in enumerate(listing.lines):
+        has = number == 0 or node >= 0
+        trees = float(nodes.trees[node]) if node >= 0 and np.isfinite(nodes.trees[node]) else None
+        kept = int(nodes.kept[node]) if node >= 0 else None
+        found.append(Line(text, float(share[number]) if has else None, trees, kept))
+    return tuple(found)
+
+
+def write_page(explanation: Explanation, path: Path) -> None:
+    """Writes an explanation as one HTML page, which loads nothing from elsewhere."""
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+    write_text(path, environment.get_template("explain.html.j2").render(explanation=explanation))
