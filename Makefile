@@ -1,6 +1,7 @@
 # make run             tunes a network on this CPU and writes report.html; NETWORK, MINUTES, COST_MODEL, WORK_DIR
 # make test            checks style, types and the import rules, and runs every test in both environments
 # make lint            the checks alone
+# make docs            the documentation as a site, work/site/docs/index.html
 # make auto-scheduler  sets up .venv-auto-scheduler: the same package beside a TVM that has auto_scheduler
 #
 # .venv has today's TVM (MetaSchedule). Each target sets up what it needs: running needs less than the tests.
@@ -32,7 +33,7 @@ BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler \
+.PHONY: run test lint docs test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler \
     install dev auto-scheduler auto-scheduler-dev
 .DELETE_ON_ERROR:
 
@@ -40,7 +41,7 @@ run: install
 	$(VENV)/bin/tvm-gnn-cost tune $(NETWORK) --minutes $(MINUTES) --cost-model $(COST_MODEL) $(addprefix --work-dir ,$(WORK_DIR))
 
 # What fails quickly comes first. `make -j2 test` runs two parts at a time: of unlike length, they keep both cores busy.
-test: lint test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler
+test: lint docs test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler
 
 lint: dev
 	$(VENV)/bin/ruff check
@@ -48,6 +49,9 @@ lint: dev
 	$(VENV)/bin/clang-format --dry-run -Werror extraction/*.h extraction/*.cc
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
+
+docs: dev
+	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs . work/site
 
 # Every folder of tests/ that is not named elsewhere, so that none is forgotten. Tests that need another environment
 # leave themselves out (tests/conftest.py).
