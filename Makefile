@@ -1,6 +1,7 @@
 # make run             tunes a network on this CPU and writes report.html; NETWORK, MINUTES, COST_MODEL, WORK_DIR
 # make test            checks style, types and the import rules, and runs every test in both environments
 # make lint            the checks alone
+# make bench           the page of all benchmarks, work/report/index.html; runs first what has no result yet
 # make docs            the documentation as a site, work/site/docs/index.html
 # make auto-scheduler  sets up .venv-auto-scheduler: the same package beside a TVM that has auto_scheduler
 #
@@ -33,7 +34,7 @@ BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint docs test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler \
+.PHONY: run test lint bench docs test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler \
     install dev auto-scheduler auto-scheduler-dev
 .DELETE_ON_ERROR:
 
@@ -49,6 +50,9 @@ lint: dev
 	$(VENV)/bin/clang-format --dry-run -Werror extraction/*.h extraction/*.cc
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
+
+bench: dev
+	$(VENV)/bin/python benchmarks/report.py --run
 
 docs: dev
 	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs . work/site

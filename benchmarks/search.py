@@ -20,7 +20,7 @@ import numpy as np
 from rich.progress import Progress
 
 from common import WORK, console, parser, result_name, write_result
-from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, plot
+from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements, plot
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.files import write_text
@@ -104,6 +104,7 @@ def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
         console.print(f"curves: {picture}")
     per_run = [
         {"task": task, "model": model, "seed": seed, "best_s": best(points), "wall_clock_s": points[-1][0]}
+        | {"improvements": improvements(points)}
         for (task, model, seed), points in runs.items()
     ]
     options = ("models", "trials", "trials_per_round", "population", "seeds")

@@ -39,6 +39,15 @@ def best(points: Points, trials: int | None = None) -> float:
     return min(latency for _, latency in points[:trials])
 
 
+def improvements(points: Points) -> list[list[float]]:
+    """Seconds, trials and latency in seconds whenever a run found a faster program, and at its end."""
+    found: list[list[float]] = []
+    for trial, (seconds, latency) in enumerate(points, 1):
+        if math.isfinite(latency) and (not found or latency < found[-1][2]):
+            found.append([seconds, trial, latency])
+    return [*found, [points[-1][0], len(points), found[-1][2]]] if found else []
+
+
 def compare_runs(runs: Runs, baseline: str) -> dict[str, Any]:
     """Fractions of a baseline's wall clock and trials that others need for its final latency of the same task and seed.
 

@@ -40,6 +40,16 @@ def test_accuracy_says_the_metrics_of_every_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("s_tir")
+def test_by_task_has_every_task_and_program(tmp_path: Path) -> None:
+    found = quick_run("by_task", ["models", "tasks", "programs"], tmp_path / "result.json")
+    assert list(found["models"]) == list(found["tasks"]) == ["gnn", "xgb"]
+    for tasks in found["tasks"].values():
+        assert sum(task["programs"] for task in tasks) <= len(found["programs"])
+    assert all(0 <= one[key] <= 1 for one in found["programs"] for key in ("measured", "gnn"))
+    assert {one["measured"] for one in found["programs"]} > {1.0}
+
+
+@pytest.mark.needs("s_tir")
 def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
     models = quick_run("curves", ["models"], tmp_path / "result.json", "--models", "gnn", "xgb")["models"]
     for points in models.values():

@@ -1,0 +1,68 @@
+"""The shipped checkpoint on each task of the networks that trained nothing, beside TVM's XGBoost model.
+
+Runs in either environment. The checkpoint ranks the measured programs that come with the project; XGBModel is trained
+on the same training programs with seed 0. Writes each task's metrics, and the predicted and measured throughput of
+every program.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from common import console, parser, result_name, write_result
+from offline import run_offline
+from stores import extract_store, measured_on
+from trained import processor_of_each, rows_of_networks
+from tvm_gnn_cost import Checkpoint, GraphStore
+from tvm_gnn_cost.evaluation import compare
+from tvm_gnn_cost.evaluation.metrics import evaluate
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.training.pipeline import split_programs, train_xgb
+
+
+def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path, _finished: Path) -> None:
+    """Ranks the test programs, prints the tasks and writes the JSON."""
+    held_out = tuple(arguments.held_out)
+    programs = GraphStore(extract_store(data, stores, "statements")).load(with_features=True)
+    parts = split_programs(programs, held_out, 0)
+    test = programs.select(rows_of_networks(programs, parts.test, held_out))
+    models = {
+        "gnn": compare.gnn(Checkpoint.load(scheduler().checkpoint)),
+        "xgb": compare.trained_xgb(train_xgb(scheduler().boosted_trees(0), programs, parts)),
+    }
+    predictions = {name: model(test) for name, model in models.items()}
+    found = {name: evaluate(test, *both, held_out) for name, both in predictions.items()}
+    table = Table(title=f"{', '.join(held_out)}: {len(test)} programs", title_justify="left")
+    for column in ("task", "programs", *(f"{name}, pairs in order" for name in models)):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for rows in zip(*(tasks for _, tasks in found.values()), strict=True):
+        pairs = (f"{row.metrics['pairwise_accuracy']:.2f}" for row in rows)
+        table.add_row(rows[0].task, str(rows[0].programs), *pairs)
+    console.print(table)
+    processor, measured = processor_of_each(test).tolist(), test.throughput().tolist()
+    predicted = {name: both[1].tolist() for name, both in predictions.items()}
+    metrics = {
+        "models": {name: overall for name, (overall, _) in found.items()},
+        "tasks": {name: [asdict(task) for task in tasks] for name, (_, tasks) in found.items()},
+        "programs": [
+            {"processor": processor[i], "measured": round(measured[i], 4)}
+            | {name: round(values[i], 4) for name, values in predicted.items()}
+            for i in range(len(test))
+        ],
+    }
+    settings = {"held_out": list(held_out), "quick": arguments.quick, "data_measured_on": measured_on(data)}
+    write_result(arguments.json, result_name("by_task", scheduler().name), settings, metrics)
+
+
+def main() -> None:
+    """Reads the options and runs the benchmark."""
+    run_offline(parser(__doc__), "by_task", benchmark)
+
+
+if __name__ == "__main__":
+    main()

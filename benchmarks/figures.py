@@ -1,0 +1,176 @@
+"""Figures as inline SVG that takes the colours of the page that it stands in."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+#: Model -> its colour: the same in light and dark.
+COLOURS = {
+    "gnn": "#2f7ee6",
+    "xgb": "#e8830c",
+    "mlp": "#2fa84f",
+    "random": "#8c959f",
+    "tvm": "#9a5fd0",
+    "PyTorch": "#d0453e",
+    "torch.compile": "#e39a97",
+    "ONNX Runtime": "#9a5fd0",
+}
+_OTHER = "#8c959f"
+
+#: Seconds, trials and latency in seconds whenever a run found a faster program.
+Improvements = Sequence[tuple[float, float, float]]
+
+#: Stands for the colour of the page's text, which no figure knows.
+_TEXT = "#010203"
+
+
+def figure(draw: Callable[[Any], None], width: float = 5.6, height: float = 3.4) -> Markup:
+    """A figure.
+
+    Args:
+        draw: Gets the axes.
+        width: In inches.
+        height: In inches.
+    """
+    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style: Any = dict.fromkeys(names, _TEXT) | {"svg.fonttype": "none", "font.size": 10}
+    with matplotlib.rc_context(style):
+        picture = Figure(figsize=(width, height), layout="constrained")
+        axes = picture.add_subplot()
+        for patch in (picture.patch, axes.patch):
+            patch.set_alpha(0)
+        axes.set_axisbelow(True)
+        axes.grid(visible=True, alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
+        file = io.StringIO()
+        picture.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = file.getvalue()
+    # Inside a page the XML declaration and the document type have no place.
+    return Markup(svg[svg.index("<svg") :].replace(_TEXT, "currentColor"))
+
+
+def grouped_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], label: str, low: float = 0.0) -> Markup:
+    """A group of bars for each name, a bar a model, with its standard deviation.
+
+    Args:
+        groups: Name -> model -> mean and standard deviation.
+        label: What the bars show.
+        low: Where the bars begin.
+    """
+    models = list(next(iter(groups.values())))
+
+    def draw(axes: Any) -> None:
+        width = 0.8 / len(models)
+        for number, model in enumerate(models):
+            means, deviations = zip(*(group[model] for group in groups.values()), strict=True)
+            at = np.arange(len(groups)) + (number - (len(models) - 1) / 2) * width
+            axes.bar(
+                at, means, 0.9 * width, yerr=deviations, ecolor=_TEXT, color=COLOURS.get(model, _OTHER), label=model
+            )
+        axes.set(ylabel=label, ylim=(low, None))
+        axes.set_xticks(range(len(groups)), list(groups))
+        axes.legend(frameon=False, fontsize=9)
+
+    return figure(draw)
+
+
+def stacked_bars(rows: Mapping[str, Mapping[str, float]], label: str) -> Markup:
+    """A horizontal bar for each name, cut into its parts."""
+    parts = list(dict.fromkeys(part for row in rows.values() for part in row))
+    palette = matplotlib.colormaps["tab20"]
+
+    def draw(axes: Any) -> None:
+        begin = np.zeros(len(rows))
+        for number, part in enumerate(parts):
+            lengths = np.array([row.get(part, 0.0) for row in rows.values()])
+            axes.barh(list(rows), lengths, 0.6, left=begin, color=palette(number), label=part)
+            begin += lengths
+        axes.set(xlabel=label)
+        axes.invert_yaxis()
+        axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+
+    return figure(draw, 8, 1.6 + 0.45 * len(rows))
+
+
+def horizontal_bars(values: Mapping[str, tuple[float, float]], label: str, line: tuple[str, float] | None) -> Markup:
+    """A bar for each name with its standard deviation, the largest first, and a line for what nobody can pass."""
+    ordered = sorted(values.items(), key=lambda one: one[1][0])
+
+    def draw(axes: Any) -> None:
+        means, deviations = zip(*(value for _, value in ordered), strict=True)
+        axes.barh([name for name, _ in ordered], means, 0.6, xerr=deviations, ecolor=_TEXT, color=COLOURS["gnn"])
+        if line is not None:
+            axes.axvline(line[1], color=_TEXT, linestyle="--")
+            axes.annotate(
+                line[0], (line[1], 0), ha="right", va="bottom", fontsize=9, xytext=(-4, 0), textcoords="offset points"
+            )
+        axes.set(xlabel=label)
+
+    return figure(draw, 7, 0.9 + 0.3 * len(ordered))
+
+
+def sorted_curves(models: Mapping[str, Sequence[float]], x: str, y: str) -> Markup:
+    """Each model's values in ascending order: how many tasks are how good."""
+
+    def draw(axes: Any) -> None:
+        for name, values in models.items():
+            axes.plot(np.linspace(0, 100, len(values)), sorted(values), color=COLOURS.get(name, _OTHER), label=name)
+        axes.set(xlabel=x, ylabel=y)
+        axes.legend(frameon=False)
+
+    return figure(draw)
+
+
+def predicted_against_measured(model: str, predicted: Sequence[float], measured: Sequence[float]) -> Markup:
+    """A point a program: its predicted and its measured throughput."""
+
+    def draw(axes: Any) -> None:
+        axes.plot([0, 1], [0, 1], color=_TEXT, linewidth=0.8)
+        axes.scatter(predicted, measured, s=5, alpha=0.25, color=COLOURS.get(model, _OTHER), linewidths=0)
+        axes.set(title=model, xlabel="predicted throughput", ylabel="measured", xlim=(0, 1.02), ylim=(0, 1.02))
+
+    return figure(draw, 4.2, 3.8)
+
+
+def learning_curves(models: Mapping[str, Sequence[tuple[int, float, float]]], label: str) -> Markup:
+    """A line a model over the number of training programs, with the standard deviation."""
+
+    def draw(axes: Any) -> None:
+        for name, points in models.items():
+            programs, means, deviations = zip(*sorted(points), strict=True)
+            axes.errorbar(programs, means, deviations, fmt="o-", capsize=3, color=COLOURS.get(name, _OTHER), label=name)
+        axes.set(xscale="log", xlabel="training programs", ylabel=label)
+        axes.legend(frameon=False)
+
+    return figure(draw)
+
+
+def descents(task: str, models: Mapping[str, Sequence[Improvements]], against: str) -> Markup:
+    """Best latency of the searches of a task, a thin line a seed.
+
+    Args:
+        task: The task's name.
+        models: Model -> its runs.
+        against: ``seconds`` or ``trials``.
+    """
+    column = {"seconds": 0, "trials": 1}[against]
+
+    def draw(axes: Any) -> None:
+        for model, runs in models.items():
+            for number, points in enumerate(runs):
+                x, y = [point[column] for point in points], [1e3 * point[2] for point in points]
+                label = model if number == 0 else None
+                axes.step(x, y, where="post", linewidth=1, color=COLOURS.get(model, _OTHER), label=label)
+        axes.set_title(task, fontsize=9)
+        axes.set(xlabel=against, ylabel="best latency, ms", yscale="log")
+        axes.legend(frameon=False, fontsize=9)
+
+    return figure(draw, 4.4, 3)

@@ -1,0 +1,95 @@
+"""Puts the results of all benchmarks on one self-contained page: work/report/index.html by default.
+
+Reads the JSON in ``results/``; what is missing there is run first with ``--run``, one benchmark after another, which
+takes hours. A figure names the command that makes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+
+from common import WORK, console
+from report_sections import Results, sections
+from tvm_gnn_cost.files import write_text
+
+_HERE = Path(__file__).parent
+_RESULTS = _HERE / "results"
+
+#: Result -> options of the script that makes it, where they are not the defaults.
+_OPTIONS = {
+    "accuracy": "--models gnn xgb mlp node-count constant random",
+    "accuracy-auto-scheduler": "--models gnn xgb mlp node-count constant random",
+    "choosing": "--share 0.25 --epochs 16",
+    "curves": "--epochs 12 --seeds 2",
+    "end_to_end": "--minutes 0 5 --seeds 3",
+    "pretraining": "--share 0.25 --epochs 16 --teachers 2 --minutes 5",
+    "processors": "--epochs 12 --seeds 2",
+    "search": "--models gnn xgb random",
+}
+#: All results that there can be.
+NAMES = (
+    *("accuracy", "accuracy-auto-scheduler", "by_task", "by_task-auto-scheduler", "choosing", "curves", "end_to_end"),
+    *("extraction", "prediction", "prediction-auto-scheduler", "pretraining", "processors", "retest", "search"),
+    *("search-auto-scheduler", "tpugraphs_accuracy", "tpugraphs_speed"),
+)
+
+
+def command(name: str) -> str:
+    """The command that makes a result again, from the root of the repository."""
+    script = name.removesuffix("-auto-scheduler")
+    python = ".venv-auto-scheduler/bin/python" if script != name else ".venv/bin/python"
+    options = f" {_OPTIONS[name]}" if name in _OPTIONS else ""
+    return f"{python} benchmarks/{script}.py{options} --json benchmarks/results/{name}.json"
+
+
+def _machines(results: Results) -> list[tuple[str, str, str, str]]:
+    """A row a result: its machine, its versions and the command that makes it again."""
+    rows = []
+    for name, result in results.items():
+        machine, versions = result["machine"], result["versions"]
+        about = f"{machine['cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB, {machine['system']}"
+        rows.append(
+            (name, about, ", ".join(f"{package} {version}" for package, version in versions.items()), command(name))
+        )
+    return rows
+
+
+def run_missing(folder: Path, start: Callable[[str], int]) -> None:
+    """Runs each benchmark that has no result in the folder; one that fails is named, and the others go on."""
+    for name in NAMES:
+        if not (folder / f"{name}.json").exists():
+            console.print(f"{name} is missing: {command(name)}", highlight=False)
+            if start(command(name)):
+                console.print(f"{name} failed, the page goes without it", highlight=False)
+
+
+def write_page(folder: Path, page: Path) -> None:
+    """Writes the page with the results of a folder."""
+    paths = {name: folder / f"{name}.json" for name in NAMES}
+    results = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
+    template = environment.get_template("report.html.j2")
+    write_text(page, template.render(sections=sections(results), machines=_machines(results), command=command))
+
+
+def main() -> None:
+    """Reads the options and writes the page."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--results", type=Path, default=_RESULTS, help="folder of the results")
+    options.add_argument("--page", type=Path, default=WORK.parent / "report" / "index.html", help="the page to write")
+    options.add_argument("--run", action="store_true", help="run what is missing")
+    arguments = options.parse_args()
+    if arguments.run:
+        run_missing(arguments.results, lambda line: subprocess.run(line.split(), cwd=_HERE.parent).returncode)
+    write_page(arguments.results, arguments.page)
+    console.print(f"page: {arguments.page}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()
