@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Advanced, Event
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tuning.collect import collect
@@ -117,3 +119,32 @@ def test_the_scheduler_is_told_by_the_folders_layout(folder: Path, tmp_path: Pat
     extract(folder, tmp_path / "store", features=False, jobs=1)
     (task,) = GraphStore(tmp_path / "store").tasks()
     assert task.scheduler == scheduler().name
+
+
+def test_a_cluster_extracts_the_same_and_a_worker_may_die(folder: Path, tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    killed: list[int] = []
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+
+        def follow(_: Event) -> None:
+            if not killed:
+                killed.append(cluster.workers[0].process.pid)
+                os.kill(killed[0], signal.SIGKILL)
+
+        there = {"dask": cluster.scheduler_address, "programs_at_once": 1, "progress": follow}
+        done = extract(folder, tmp_path / "there", **there)  # type: ignore[arg-type]
+    assert (done.added, done.known, done.problems) == (6, 0, ())
+    assert killed
+    extract(folder, tmp_path / "here", jobs=1)
+    one, two = (GraphStore(tmp_path / name).load(with_features=True) for name in ("there", "here"))
+    np.testing.assert_array_equal(one.graphs.values, two.graphs.values)
+    np.testing.assert_array_equal(one.graphs.edges, two.graphs.edges)
+    np.testing.assert_array_equal(one.latency, two.latency)
+
+
+def test_a_cluster_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
+    for address in ("tcp://127.0.0.1:9", "nonsense"):
+        with pytest.raises(WorkError, match=f"no Dask scheduler with a worker answers at {address}"):
+            extract(folder, tmp_path / "store", dask=address)
+    assert not (tmp_path / "store").exists()

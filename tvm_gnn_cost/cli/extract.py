@@ -29,6 +29,10 @@ def extract(
     ] = DetailOption.statements,
     features: Annotated[bool, typer.Option(help="Also TVM's own features, which the XGBoost baseline needs.")] = True,
     hardware: HardwareOption = None,
+    dask: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="A Dask scheduler, tcp://HOST:8786, whose workers extract instead."),
+    ] = "",
     json: JsonOption = None,
 ) -> None:
     """Turns measured programs into graphs, in a store that train and evaluate read.
@@ -44,7 +48,13 @@ def extract(
             import tvm_gnn_cost
 
             done = tvm_gnn_cost.extract(
-                collection, store, detail=detail.value, features=features, hardware=hardware, progress=display
+                collection,
+                store,
+                detail=detail.value,
+                features=features,
+                hardware=hardware,
+                dask=dask,
+                progress=display,
             )
         print_left_out(done.problems)
         console.print(f"{done.added} programs added to {store}, {done.known} were there, {len(done.problems)} left out")

@@ -490,13 +490,16 @@ class Scheduler(Protocol):
             InputError: it was measured on another machine, its card is damaged, or ``hardware`` is no folder's name.
         """
 
-    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> MeasuredFolder:
+    def measured(
+        self, folder: Path, hardware: str | None = None, jobs: int | None = None, cluster: str = ""
+    ) -> MeasuredFolder:
         """Opens a folder of measure records to extract them.
 
         Args:
             folder: A MetaSchedule database, or a folder in TenSet's layout.
             hardware: In TenSet's layout, the machine's folder; only needed if there are several.
             jobs: Threads or processes of the extraction; one a core if None.
+            cluster: Address of a Dask scheduler, whose workers extract instead; empty for this machine.
 
         Raises:
             InputError: a file that the folder needs is damaged, or ``hardware`` is wrong.

@@ -35,6 +35,7 @@ def extract(
     hardware: str | None = None,
     programs_at_once: int | None = None,
     jobs: int | None = None,
+    dask: str = "",
     progress: Progress = ignore,
 ) -> Extraction:
     """Replays the records of a folder and appends their graphs to a store, a shard at a time.
@@ -52,14 +53,18 @@ def extract(
         programs_at_once: Programs of one shard, in memory at a time.
         jobs: Threads, or processes for TenSet's layout; one a core if None. With 1 there is no process that a damaged
             record could crash apart from this one.
+        dask: Address of a Dask scheduler (``tcp://HOST:8786``), whose workers extract instead of this machine. They
+            need this package with the same TVM, see ``folder`` under the same path, and have one thread each; the store
+            is written here.
         progress: Receives an ``Advanced`` after every shard.
 
     Raises:
         FileNotFoundError: the folder holds no measure records.
         InputError: the store was written by another version or with another detail, or the folder is damaged.
+        WorkError: no Dask scheduler with a worker answers.
         WrongTVM: the installed TVM cannot replay the records.
     """
-    records = scheduler_of(Path(folder)).measured(Path(folder), hardware, jobs)
+    records = scheduler_of(Path(folder)).measured(Path(folder).resolve(), hardware, jobs, dask)
     target = GraphStore(Path(store))
     if target.detail() not in (None, detail):
         raise InputError(

@@ -26,8 +26,8 @@ from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
-from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
 from tvm_gnn_cost.schedulers.auto_scheduler.records import TensetFolder, parse_state, read_tenset
+from tvm_gnn_cost.schedulers.isolation import in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
@@ -52,6 +52,7 @@ class RecordFolder:
         hardware: The machine's folder in ``measure_records``; only needed if there are several.
         jobs: Number of processes; one a core but at least two if None. With 1 the work is done in this process, which
             a record that crashes TVM ends.
+        cluster: Address of a Dask scheduler, whose workers extract instead; they must see the folder under this path.
 
     Raises:
         FileNotFoundError: a part of the layout is missing.
@@ -62,10 +63,10 @@ class RecordFolder:
     #: An unreadable line is only found when its chunk is extracted.
     problems: Sequence[Problem] = ()
 
-    def __init__(self, folder: Path, hardware: str | None, jobs: int | None) -> None:
+    def __init__(self, folder: Path, hardware: str | None, jobs: int | None, cluster: str = "") -> None:
         self._opened = _Opened(folder, hardware, uuid.uuid4().hex)
         self.source = _read(self._opened)
-        self.jobs = jobs or max(2, joblib.cpu_count())
+        self.jobs, self.cluster = jobs or max(2, joblib.cpu_count()), cluster
 
     @property
     def total(self) -> int:
@@ -107,7 +108,7 @@ class RecordFolder:
     ) -> Iterator[Chunk]:
         """Replays and extracts the chunks in worker processes; a record that crashes TVM becomes a problem."""
         run = partial(_extract, self._opened, detail, with_features)
-        yield from in_processes(run, chunks, self.jobs, _crashed)
+        yield from in_processes(run, chunks, self.jobs, _crashed, self.cluster)
 
 
 @lru_cache(maxsize=2)

@@ -18,8 +18,8 @@ from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, files_ending, network_name, record_files, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
-from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
+from tvm_gnn_cost.schedulers.isolation import in_processes
 from tvm_gnn_cost.schedulers.scheduler import Task
 
 

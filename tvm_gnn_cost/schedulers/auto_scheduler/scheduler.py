@@ -139,11 +139,13 @@ class AutoScheduler:
         check_hardware_name(hardware)
         return TensetCollection(folder, plan, hardware, target, machine)
 
-    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> MeasuredFolder:
+    def measured(
+        self, folder: Path, hardware: str | None = None, jobs: int | None = None, cluster: str = ""
+    ) -> MeasuredFolder:
         if not is_database(folder):
-            return RecordFolder(folder, hardware, jobs)
+            return RecordFolder(folder, hardware, jobs, cluster)
         check_no_hardware(folder, hardware)
-        return DatabaseFolder(folder, jobs, extract_graphs, partial(import_module, "tvm.tir.tensor_intrin"))
+        return DatabaseFolder(folder, jobs, extract_graphs, partial(import_module, "tvm.tir.tensor_intrin"), cluster)
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         if name == "random":

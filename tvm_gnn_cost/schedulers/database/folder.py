@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.records import DatabaseRecord, read_database
+from tvm_gnn_cost.schedulers.isolation import in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
@@ -32,6 +36,7 @@ class DatabaseFolder:
         threads: Threads of the graph extraction; one a core if None.
         extract_graphs: The installed TVM's extraction of scheduled modules.
         import_intrinsics: Imports TVM's tensor intrinsics, which traces may name.
+        cluster: Address of a Dask scheduler, whose workers extract instead; they must see the folder under this path.
 
     Raises:
         FileNotFoundError: the folder holds no MetaSchedule database.
@@ -45,9 +50,10 @@ class DatabaseFolder:
         threads: int | None,
         extract_graphs: Callable[..., ProgramGraphs],
         import_intrinsics: Callable[[], object],
+        cluster: str = "",
     ) -> None:
         self.database = read_database(folder)
-        self.threads = threads or 0
+        self.threads, self.cluster = threads or 0, cluster
         self.extract_graphs, self.import_intrinsics = extract_graphs, import_intrinsics
 
     @property
@@ -94,7 +100,13 @@ class DatabaseFolder:
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, DatabaseRecord]]], detail: Detail, with_features: bool
     ) -> Iterator[Chunk]:
-        """Replays and extracts each chunk in this process; the graph extraction uses threads."""
+        """Replays and extracts each chunk, in this process with threads or in those of a cluster."""
+        if self.cluster:
+            here = _Opened(self.database.folder, uuid.uuid4().hex, self.extract_graphs, self.import_intrinsics)
+            run = partial(_extract_there, here, detail, with_features)
+            crashed = partial(_crashed, self.database.folder)
+            yield from in_processes(run, chunks, 1, crashed, self.cluster)
+            return
         self.import_intrinsics()
         for chunk in chunks:
             yield self._extract(chunk, detail, with_features)
@@ -133,6 +145,33 @@ class DatabaseFolder:
             found = per_store_features(workload, target_of_task, [candidates[i] for i in rows])
             out.update(zip(rows, found, strict=True))
         return [out[i] for i in range(len(records))]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A folder for the workers of a cluster; ``extraction`` is unique, so that the next one reads the folder again."""
+
+    folder: Path
+    extraction: str
+    extract_graphs: Callable[..., ProgramGraphs] = field(compare=False)
+    import_intrinsics: Callable[[], object] = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _read(opened: _Opened) -> DatabaseFolder:
+    """The folder, read once in each worker."""
+    opened.import_intrinsics()
+    return DatabaseFolder(opened.folder, 1, opened.extract_graphs, opened.import_intrinsics)
+
+
+def _extract_there(
+    opened: _Opened, detail: Detail, with_features: bool, chunk: Sequence[tuple[str, DatabaseRecord]]
+) -> Chunk:
+    return _read(opened)._extract(chunk, detail, with_features)
+
+
+def _crashed(folder: Path, item: tuple[str, DatabaseRecord]) -> Chunk:
+    return Chunk(None, problems=[Problem(folder / RECORDS, item[1].line, "TVM crashes on its trace")])
 
 
 def check_no_hardware(folder: Path, hardware: str | None) -> None:

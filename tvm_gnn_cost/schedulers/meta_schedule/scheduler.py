@@ -138,9 +138,11 @@ class MetaSchedule:
     ) -> DatabaseCollection:
         return DatabaseCollection(folder, plan, target, machine)
 
-    def measured(self, folder: Path, hardware: str | None = None, jobs: int | None = None) -> DatabaseFolder:
+    def measured(
+        self, folder: Path, hardware: str | None = None, jobs: int | None = None, cluster: str = ""
+    ) -> DatabaseFolder:
         check_no_hardware(folder, hardware)
-        return DatabaseFolder(folder, jobs, extract_graphs, import_tensor_intrin)
+        return DatabaseFolder(folder, jobs, extract_graphs, import_tensor_intrin, cluster)
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         if name == "random":

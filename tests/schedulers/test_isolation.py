@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.schedulers.auto_scheduler.crashing import fail, process, squares
-from tvm_gnn_cost.schedulers.auto_scheduler.isolation import in_processes
+from tests.schedulers.crashing import fail, process, squares
+from tvm_gnn_cost.schedulers.isolation import in_processes
 
 
 def crashed(item: int) -> list[int]:
@@ -47,3 +47,16 @@ def test_little_is_read_ahead() -> None:
     assert len(read) < 12
     assert sum(len(some) for some in results) == 38
     assert list(in_processes(squares, [], 2, crashed)) == []
+
+
+def test_an_item_that_ends_a_clusters_worker_is_found_and_the_rest_goes_on() -> None:
+    import dask
+    from distributed import LocalCluster
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+    ):
+        chunks = [[1, 2], [3, 4, -5, 6], [7], [8, 9]]
+        found = list(in_processes(squares, chunks, 1, crashed, cluster.scheduler_address))
+    assert [one for some in found for one in some] == [1, 4, 9, 16, -5, 36, 49, 64, 81]
