@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.options import JsonOption, SchedulerOption
+from tvm_gnn_cost.cli.options import JsonOption, KeyOption, SchedulerOption, TargetOption, TrackerOption
 from tvm_gnn_cost.cli.outcome import exit_codes, json_result
 
 
@@ -30,13 +30,9 @@ def collect(
     hardware: Annotated[
         str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
     ] = "cpu",
-    tracker: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="TVM's RPC tracker, whose machines run the programs.")
-    ] = "",
-    key: Annotated[str, typer.Option(help="The key of these machines.")] = "",
-    target: Annotated[
-        str, typer.Option(help="TVM's target of these machines, JSON or a tag; by default this machine's.")
-    ] = "",
+    tracker: TrackerOption = "",
+    key: KeyOption = "",
+    target: TargetOption = "",
     json: JsonOption = None,
 ) -> None:
     """Measures programs of many tasks, on this machine or on others, as data to train a cost model on.

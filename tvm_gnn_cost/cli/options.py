@@ -19,6 +19,13 @@ class SchedulerOption(StrEnum):
     auto_scheduler = "auto-scheduler"
 
 
+TrackerOption = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="TVM's RPC tracker, whose machines run the programs.")
+]
+KeyOption = Annotated[str, typer.Option(help="The key of these machines.")]
+TargetOption = Annotated[
+    str, typer.Option(help="TVM's target of these machines, JSON or a tag; by default this machine's.")
+]
 JsonOption = Annotated[
     Path | None,
     typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it to stdout."),

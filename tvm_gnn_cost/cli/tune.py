@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tvm_gnn_cost.cli.options import JsonOption, SchedulerOption, shapes_by_name
+from tvm_gnn_cost.cli.options import JsonOption, KeyOption, SchedulerOption, TargetOption, TrackerOption, shapes_by_name
 from tvm_gnn_cost.cli.outcome import exit_codes, json_result
 
 
@@ -60,13 +60,9 @@ def tune(
         bool,
         typer.Option(help="Time PyTorch, torch.compile and ONNX Runtime too, beside the tuned and untuned network."),
     ] = True,
-    tracker: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="TVM's RPC tracker, whose machines run the programs.")
-    ] = "",
-    key: Annotated[str, typer.Option(help="The key of these machines.")] = "",
-    target: Annotated[
-        str, typer.Option(help="TVM's target of these machines, JSON or a tag; by default this machine's.")
-    ] = "",
+    tracker: TrackerOption = "",
+    key: KeyOption = "",
+    target: TargetOption = "",
     json: JsonOption = None,
 ) -> None:
     """Tunes a network for this CPU or others, writes it as a library, and compares it with PyTorch and ONNX Runtime.
