@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -308,6 +309,15 @@ def test_a_cost_model_scores_and_learns(
     assert np.isfinite(again).all()
     if name == "gnn":
         assert np.abs(again - scores).max() > 1e-4
+
+
+def test_eight_threads_score_with_one_model(task: Task, target: Any, candidates: list[Any]) -> None:
+    model = scheduler().cost_model("gnn", 0, 1, 2)
+    expected = scheduler().score(model, task, target, candidates)
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(scheduler().score, model, task, target, candidates) for _ in range(32)]
+        for call in calls:
+            np.testing.assert_array_equal(call.result(), expected)
 
 
 def test_measured_candidates_are_recorded_and_learned_from(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from dataclasses import dataclass
 
@@ -30,6 +31,9 @@ _SETTINGS = {
     "base_score": 0.0,  # by default it depends on the version of XGBoost
 }
 
+#: XGBoost refuses to predict while another thread sets a parameter; a prediction uses all cores anyway.
+_PREDICTING = threading.Lock()
+
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 
@@ -55,8 +59,9 @@ class StoreTrees:
 
     def of_each(self, stores: StoreRows) -> npt.NDArray[np.float64]:
         """What each of S stores adds to its program's score: float64[S]."""
-        self.booster.set_param({"nthread": torch.get_num_threads()})
-        found: npt.NDArray[np.float64] = self.scale * self.booster.inplace_predict(stores.rows).astype(np.float64)
+        with _PREDICTING:
+            self.booster.set_param({"nthread": torch.get_num_threads()})
+            found: npt.NDArray[np.float64] = self.scale * self.booster.inplace_predict(stores.rows).astype(np.float64)
         return found
 
     def to_tensor(self) -> Tensor:
