@@ -18,6 +18,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
+from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 
@@ -54,7 +55,7 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
         init_search_callbacks=callbacks,
     )
     earlier = _model_seconds(model)
-    with _measurement(MeasureSettings(tracker=settings.tracker)) as measuring:
+    with PROCESS_WIDE, _measurement(MeasureSettings(tracker=settings.tracker)) as measuring:
 
         def seconds(elapsed: float) -> dict[str, float]:
             known = {phase: spent - earlier[phase] for phase, spent in _model_seconds(model).items()} | measuring

@@ -16,6 +16,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of, open_database
+from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 
 # An error that passes through TVM's C++ code, as that of an interruption does, would come out as a RuntimeError.
@@ -60,36 +61,37 @@ def search(
     database = open_database(work_dir)
     # A resumed search must not draw the same random programs again.
     seed = settings.seed + settings.measured
-    quiet_console()
-    # As large as the batch needs: every candidate takes milliseconds, and most of the search went into them.
-    strategy = ms.search_strategy.EvolutionarySearch(
-        population_size=settings.population, init_min_unmeasured=settings.population // 2, genetic_num_iters=2
-    )
-    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
-        [task.workload for task in tasks],
-        str(work_dir),
-        space=design_space(tasks[0].workload.target),
-        strategy=strategy,
-        seed=seed + 1,
-    )
-    with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
-        follower = Follower(on, profiler)
-        try:
-            ms.tune.tune_tasks(
-                tasks=contexts,
-                task_weights=weights,
-                work_dir=str(work_dir),
-                max_trials_global=_UNLIMITED,
-                num_trials_per_iter=settings.batch,
-                builder=builder,
-                runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker)),
-                database=database,
-                cost_model=model,
-                measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
-                task_scheduler=EagerGradient(settings.latencies, settings.floors, on.finished),
-            )
-        finally:
-            follower.account()
+    with PROCESS_WIDE:
+        quiet_console()
+        # As large as the batch needs: every candidate takes milliseconds, and most of the search went into them.
+        strategy = ms.search_strategy.EvolutionarySearch(
+            population_size=settings.population, init_min_unmeasured=settings.population // 2, genetic_num_iters=2
+        )
+        contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
+            [task.workload for task in tasks],
+            str(work_dir),
+            space=design_space(tasks[0].workload.target),
+            strategy=strategy,
+            seed=seed + 1,
+        )
+        with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
+            follower = Follower(on, profiler)
+            try:
+                ms.tune.tune_tasks(
+                    tasks=contexts,
+                    task_weights=weights,
+                    work_dir=str(work_dir),
+                    max_trials_global=_UNLIMITED,
+                    num_trials_per_iter=settings.batch,
+                    builder=builder,
+                    runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker)),
+                    database=database,
+                    cost_model=model,
+                    measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
+                    task_scheduler=EagerGradient(settings.latencies, settings.floors, on.finished),
+                )
+            finally:
+                follower.account()
 
 
 @derived_object

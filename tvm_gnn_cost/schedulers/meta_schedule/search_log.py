@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tvm_gnn_cost.progress import Progress, Step
+from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 
 _LOGGER = "tvm.s_tir.meta_schedule"
 
@@ -47,17 +48,18 @@ def steps_from_log(progress: Progress, work_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def stderr_to(path: Path) -> Iterator[None]:
-    """Appends to a file what is printed to stderr inside the block, by C++ code too."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with path.open("a") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
+    """Appends to a file what is printed to stderr inside the block, by C++ code too; other threads wait for its end."""
+    with PROCESS_WIDE:
         sys.stderr.flush()
-        os.dup2(stderr, 2)
-        os.close(stderr)
+        stderr = os.dup(2)
+        with path.open("a") as file:
+            os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 class _StepsFromLog(logging.Handler):
