@@ -18,7 +18,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 from rich.table import Table
 
 from common import console, parser, result_name, write_result
@@ -64,7 +64,7 @@ def halving(points: Sequence[Point], metric: str) -> float | None:
 
 def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
     """A metric a plot: a line a model for fewer tasks, a dashed one for fewer programs a task."""
-    figure, axes = plt.subplots(1, len(_METRICS), figsize=(5 * len(_METRICS), 4.2))
+    figure, axes = plt.subplots(1, len(_METRICS), figsize=(5 * len(_METRICS), 4.4))
     for axis, (metric, label) in zip(axes, _METRICS.items(), strict=True):
         for name, points in models.items():
             lines = {
@@ -79,12 +79,11 @@ def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
                     programs, mean, std, fmt=f"o{style}", color=_COLOURS[name], capsize=3, label=f"{name}, {what}"
                 )
         axis.set(xscale="log", xlabel="programs to train on", title=label)
-        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
         axis.xaxis.set_minor_formatter(NullFormatter())
-        axis.set_xticks([one["programs"] for one in next(iter(models.values()))], minor=False)
-        axis.tick_params(axis="x", rotation=60)
-    axes[0].legend(fontsize="small")
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=len(models))
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.savefig(path, dpi=110)
 
 
