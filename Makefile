@@ -51,7 +51,8 @@ lint: dev
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
 
-bench: dev
+# The benchmarks of each scheduler run in its own environment.
+bench: dev auto-scheduler-dev
 	$(VENV)/bin/python benchmarks/report.py --run
 
 docs: dev

@@ -52,9 +52,12 @@ def figure(draw: Callable[[Any], None], width: float = 5.6, height: float = 3.4)
         draw(axes)
         file = io.StringIO()
         picture.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    svg = file.getvalue()
-    # Inside a page the XML declaration and the document type have no place.
-    return Markup(svg[svg.index("<svg") :].replace(_TEXT, "currentColor"))
+    return inline(file.getvalue().replace(_TEXT, "currentColor"))
+
+
+def inline(svg: str) -> Markup:
+    """An SVG file's text for a page, where its XML declaration and document type have no place."""
+    return Markup(svg[svg.index("<svg") :])
 
 
 def grouped_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], label: str, low: float = 0.0) -> Markup:

@@ -324,9 +324,9 @@ def _node_types() -> Section:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "types.svg"
         plot_vectors(Checkpoint.load(DEFAULT).vectors, path)
-        svg = path.read_text()
+        picture = figures.inline(path.read_text())
     text = "FastText vectors of the node types of MetaSchedule's shipped checkpoint, in two dimensions."
-    return Section("The map of node types", text, (), pictures=[Markup(svg[svg.index("<svg") :])])
+    return Section("The map of node types", text, (), pictures=[picture])
 
 
 def _tpugraphs(results: Results) -> Section | None:

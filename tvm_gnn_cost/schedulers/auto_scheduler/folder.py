@@ -31,6 +31,9 @@ from tvm_gnn_cost.schedulers.isolation import in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
+#: Why a record that ends its process is left out.
+_CRASHES = "TVM crashes on its steps; they are not of its task"
+
 #: Identifies a task of a folder: workload key, target as TVM wrote it, and ``TaskInfo.hardware``.
 _Task = tuple[str, str, str]
 
@@ -119,11 +122,11 @@ def _read(opened: _Opened) -> TensetFolder:
 
 def _crashed(item: tuple[str, RecordLine]) -> Chunk:
     line = item[1]
-    return Chunk(None, problems=[Problem(line.file, line.line, "TVM crashes on its steps; they are not of its task")])
+    return Chunk(None, problems=[Problem(line.file, line.line, _CRASHES)])
 
 
 def _cannot(_: RecordLine) -> Listing | str:
-    return "TVM crashes on its steps; they are not of its task"
+    return _CRASHES
 
 
 def _listing(opened: _Opened, lines: Sequence[RecordLine]) -> Listing | str:
