@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -22,7 +23,21 @@ def prepare(how: str) -> Callable[[], None]:
         return lambda: os._exit(4)
     if how == "never ready":
         time.sleep(600)
+    if how.startswith("spins "):
+        return lambda: spin(float(how.removeprefix("spins ")))
     return lambda: time.sleep(float(how))
+
+
+def spin(seconds: float) -> None:
+    """Returns at once and leaves a thread that keeps a core busy for so long."""
+    end = time.monotonic() + seconds
+
+    def busy() -> None:
+        while time.monotonic() < end:
+            pass
+
+    threading.Thread(target=busy, daemon=True).start()
+    time.sleep(0.02)
 
 
 if __name__ == "__main__":

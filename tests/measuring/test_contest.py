@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.measuring import contestants
+from tvm_gnn_cost.measuring import contest as contest_module
 from tvm_gnn_cost.measuring import exclusive
 from tvm_gnn_cost.measuring.contest import Contestant, Timed, contest
 from tvm_gnn_cost.progress import Event, Stage, Step, ignore
@@ -58,6 +60,29 @@ def test_who_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     assert "what a library prints" in log
     assert "Traceback" in log
     assert not (tmp_path / "0.001.log").exists()
+
+
+def test_a_turn_begins_when_the_threads_of_the_one_before_have_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    idle: list[float] = []
+    measure = contest_module._Process.measure
+
+    def noting_begin(self: contest_module._Process, seconds: float) -> None:
+        begun.append(time.monotonic())
+        measure(self, seconds)
+        idle.append(time.monotonic())
+
+    monkeypatch.setattr(contest_module._Process, "measure", noting_begin)
+    run(tmp_path, "spins 0.6", "0.001")
+    assert begun[1] - idle[0] > 0.5
+    assert begun[2] - idle[1] < 0.5
+
+    # One that never stops is not waited for, and its turns count.
+    monkeypatch.setattr(contest_module, "_LONGEST_SPIN_S", 0.2)
+    never, other = run(tmp_path, "spins 600", "0.001")
+    assert (len(never.seconds), len(other.seconds)) == (2, 2)
 
 
 def test_a_slow_one_gets_fewer_turns(tmp_path: Path) -> None:

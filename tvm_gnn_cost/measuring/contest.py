@@ -21,11 +21,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Self
 
+import psutil
+
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.progress import Progress, Stage, Step
 
-#: After a run the threads of OpenMP, ONNX Runtime and TVM spin for some milliseconds, whoever runs next.
+#: After a run the threads of OpenMP, ONNX Runtime and TVM spin, whoever runs next: for milliseconds on one machine, for
+#: a second on another. A process that has used none of this time, but for a tick of the kernel's clock, has stopped.
 _PAUSE_S = 0.05
+_TICK_S = 0.011
+#: A process that never stops is not waited for any longer.
+_LONGEST_SPIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,13 @@ def contest(
             process.answer()
         progress(Stage(f"timing {', '.join(one.timed.name for one in processes if not one.timed.failure)} in turn"))
         with machine_to_itself():
+            for process in processes:
+                process.wait_until_idle()
             for _ in range(repeats):
                 for process in processes:
                     if not process.timed.failure and process.busy < limit:
-                        time.sleep(_PAUSE_S)
                         process.measure(seconds)
+                        process.wait_until_idle()
         return [process.timed for process in processes]
 
 
@@ -129,6 +137,21 @@ class _Process:
         self.busy += time.monotonic() - start
         if not self.timed.failure:
             self.timed.seconds.append(answer["seconds"])
+
+    def wait_until_idle(self) -> None:
+        """Waits until the threads of the process have stopped spinning."""
+        end = time.monotonic() + _LONGEST_SPIN_S
+        with suppress(psutil.Error):  # it has ended
+            used = self._cpu_seconds()
+            while time.monotonic() < end:
+                time.sleep(_PAUSE_S)
+                before, used = used, self._cpu_seconds()
+                if used - before < _TICK_S:
+                    return
+
+    def _cpu_seconds(self) -> float:
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def answer(self) -> dict[str, Any]:
         """Waits for a line of the process; a failure that it tells of, or its end, is noted."""
