@@ -26,8 +26,8 @@ import psutil
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.progress import Progress, Stage, Step
 
-#: After a run the threads of OpenMP, ONNX Runtime and TVM spin, whoever runs next: for milliseconds on one machine, for
-#: a second on another. A process that has used none of this time, but for a tick of the kernel's clock, has stopped.
+#: After a run the threads of OpenMP, ONNX Runtime and TVM spin, whoever runs next, on some machines for longer than a
+#: turn. A process that has used none of this time, but for a tick of the kernel's clock, has stopped.
 _PAUSE_S = 0.05
 _TICK_S = 0.011
 #: A process that never stops is not waited for any longer.
