@@ -103,6 +103,16 @@ def stacked_bars(rows: Mapping[str, Mapping[str, float]], label: str) -> Markup:
     return figure(draw, 8, 1.6 + 0.45 * len(rows))
 
 
+def against_minutes(points: Sequence[tuple[float, float]], label: str) -> Markup:
+    """A figure against the minutes of a run, drawn from zero."""
+
+    def draw(axes: Any) -> None:
+        axes.plot(*zip(*points, strict=True), color=COLOURS["gnn"], linewidth=1)
+        axes.set(xlabel="minutes", ylabel=label, ylim=(0, None))
+
+    return figure(draw)
+
+
 def horizontal_bars(values: Mapping[str, tuple[float, float]], label: str, line: tuple[str, float] | None) -> Markup:
     """A bar for each name with its standard deviation, the largest first, and a line for what nobody can pass."""
     ordered = sorted(values.items(), key=lambda one: one[1][0])

@@ -25,25 +25,27 @@ _RESULTS = _HERE / "results"
 _OPTIONS = {
     "accuracy": "--models gnn xgb mlp node-count constant random",
     "accuracy-auto-scheduler": "--models gnn xgb mlp node-count constant random",
+    "accuracy-tpgnn": "--models tpgnn --seeds 1",
     "choosing": "--share 0.25 --epochs 16",
     "curves": "--epochs 12 --seeds 2",
     "end_to_end": "--minutes 0 5 --seeds 3",
-    "pretraining": "--share 0.25 --epochs 16 --teachers 2 --minutes 5",
+    "pretraining": "--share 0.125 --epochs 8 --teachers 2 --minutes 3",
     "processors": "--epochs 12 --seeds 2",
     "search": "--models gnn xgb random",
+    "search-own": "--models gnn xgb random tvm --seeds 1",
 }
 #: All results that there can be.
 NAMES = (
-    *("accuracy", "accuracy-auto-scheduler", "by_task", "by_task-auto-scheduler", "choosing", "curves", "end_to_end"),
+    *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "choosing", "curves", "end_to_end"),
     *("extraction", "prediction", "prediction-auto-scheduler", "pretraining", "processors", "retest", "search"),
-    *("search-auto-scheduler", "tpugraphs_accuracy", "tpugraphs_speed"),
+    *("search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed"),
 )
 
 
 def command(name: str) -> str:
     """The command that makes a result again, from the root of the repository."""
-    script = name.removesuffix("-auto-scheduler")
-    python = ".venv-auto-scheduler/bin/python" if script != name else ".venv/bin/python"
+    script = name.partition("-")[0]
+    python = ".venv-auto-scheduler/bin/python" if name.endswith("-auto-scheduler") else ".venv/bin/python"
     options = f" {_OPTIONS[name]}" if name in _OPTIONS else ""
     return f"{python} benchmarks/{script}.py{options} --json benchmarks/results/{name}.json"
 

@@ -93,7 +93,12 @@ def _summary(results: Results) -> Section:
         if prediction := results.get(f"prediction{suffix}"):
             speed = prediction["metrics"]["speedup_over_xgb"]
             rows.append((f"{scheduler}: speed of scoring a candidate", f"{speed:.1f}", "1", f"{speed:.1f}x"))
-    sources = tuple(name for name in results if name.startswith(("accuracy", "search", "prediction")))
+    sources = tuple(
+        f"{benchmark}{suffix}"
+        for benchmark in ("accuracy", "search", "prediction")
+        for suffix in _SCHEDULERS
+        if f"{benchmark}{suffix}" in results
+    )
     text = (
         "Beside the better of TVM's two cost models on the same programs, on networks that trained nothing. Small data "
         "of 2-core CPUs."
@@ -114,6 +119,11 @@ def _accuracy(results: Results, suffix: str) -> Section | None:
         (_PARTS.get(model, model), *(_cell(values[metric]) for metric in _METRICS))
         for model, values in metrics["models"].items()
     ]
+    sources: tuple[str, ...] = (name,)
+    if published := results.get(f"{name}-tpgnn"):
+        values = published["metrics"]["models"]["tpgnn"]
+        rows.append(("TPGNN as published, 1 seed", *(_cell(values[metric]) for metric in _METRICS)))
+        sources += (f"{name}-tpgnn",)
     compared = [model for model in _MODELS if model in metrics["models"]]
 
     def groups(part: str) -> dict[str, dict[str, tuple[float, float]]]:
@@ -129,7 +139,7 @@ def _accuracy(results: Results, suffix: str) -> Section | None:
     )
     pictures = [figures.grouped_bars(groups(part), "pairs in order", 0.5) for part in ("networks", "processors")]
     title = f"Accuracy, {_SCHEDULERS[suffix]}"
-    return Section(title, text, (name,), ("model", *_METRICS.values()), rows, pictures)
+    return Section(title, text, sources, ("model", *_METRICS.values()), rows, pictures)
 
 
 def _by_task(results: Results, suffix: str) -> Section | None:
@@ -227,8 +237,7 @@ def _ways(results: Results) -> list[Section]:
     return found
 
 
-def _search(results: Results, suffix: str) -> Section | None:
-    name = f"search{suffix}"
+def _search(results: Results, name: str, title: str) -> Section | None:
     if name not in results:
         return None
     metrics, settings = results[name]["metrics"], results[name]["settings"]
@@ -254,7 +263,6 @@ def _search(results: Results, suffix: str) -> Section | None:
         f"{settings['trials']} trials of each task, {settings['seeds']} seeds, as tune makes them; medians of "
         "fractions of the other model's figures. A line is a seed."
     )
-    title = f"Searches, {_SCHEDULERS[suffix]}"
     return Section(title, text, (name,), ("model", "against", *columns.values()), rows, pictures)
 
 
@@ -291,6 +299,35 @@ def _end_to_end(results: Results) -> list[Section]:
         pictures=[figures.stacked_bars(seconds, "seconds")] if seconds else (),
     )
     return [networks, time]
+
+
+def _soak(results: Results) -> Section | None:
+    if "soak" not in results:
+        return None
+    metrics, settings = results["soak"]["metrics"], results["soak"]["settings"]
+    titles = {
+        "memory_mib": "memory, MiB",
+        "workers_mib": "memory of its workers, MiB",
+        "round_s": "time of a batch, s",
+        "prediction_ms": "scoring 64 candidates, ms",
+    }
+    rows = [
+        (
+            title,
+            *(f"{metrics['medians'][name][part]:.1f}" for part in ("second_quarter", "last_quarter")),
+            f"{metrics['medians'][name]['ratio']:.2f}",
+        )
+        for name, title in titles.items()
+    ]
+    pictures = [
+        figures.against_minutes([(one["seconds"] / 60, one[name]) for one in metrics["samples"]], title)
+        for name, title in titles.items()
+    ]
+    text = (
+        f"A search of {settings['network']} for {settings['minutes']:g} minutes; medians of its second and last "
+        "quarter. What should be flat is drawn from zero."
+    )
+    return Section("A long search", text, ("soak",), ("", "second quarter", "last quarter", "ratio"), rows, pictures)
 
 
 def _speed(results: Results) -> Section | None:
@@ -352,6 +389,8 @@ def sections(results: Results) -> list[Section]:
     for part in (_accuracy, _by_task):
         found += [part(results, suffix) for suffix in _SCHEDULERS]
     found += [_learning(results), *_ways(results)]
-    found += [_search(results, suffix) for suffix in _SCHEDULERS]
+    found += [_search(results, f"search{suffix}", f"Searches, {by}") for suffix, by in _SCHEDULERS.items()]
+    found.append(_search(results, "search-own", "Searches beside TVM's own, MetaSchedule"))
+    found.append(_soak(results))
     found += [*_end_to_end(results), _speed(results), _node_types(), _tpugraphs(results)]
     return [one for one in found if one is not None]

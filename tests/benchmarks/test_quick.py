@@ -107,6 +107,18 @@ def test_search_compares_the_runs_and_draws_them(tmp_path: Path) -> None:
     assert (tmp_path / "result.png").stat().st_size > 0
 
 
+@pytest.mark.needs("tvm")
+def test_soak_takes_a_sample_behind_every_batch(tmp_path: Path) -> None:
+    found = quick_run("soak", ("medians", "samples"), tmp_path / "result.json")
+    trials = [one["trials"] for one in found["samples"]]
+    assert trials == sorted(set(trials))
+    assert trials[-1] >= 16
+    for one in found["samples"]:
+        assert all(one[name] > 0 for name in ("memory_mib", "workers_mib", "round_s", "prediction_ms"))
+    assert set(found["medians"]) == set(found["samples"][0]) - {"seconds", "trials"}
+    assert (tmp_path / "result.png").stat().st_size > 0
+
+
 @pytest.mark.needs("s_tir")
 def test_end_to_end_tunes_to_every_budget(tmp_path: Path) -> None:
     found = quick_run("end_to_end", ["milliseconds", "points"], tmp_path / "result.json")

@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command, epilog in (
-    (collect, "Example: `tvm-gnn-cost collect training data/my-cpu`"),
+    (collect, "Example: `tvm-gnn-cost collect held-out training data/my-cpu`"),
     (import_log, "Example: `tvm-gnn-cost import-log tuned.json data/theirs --network resnet-18`"),
     (extract, "Example: `tvm-gnn-cost extract data/my-cpu work/store`"),
     (embed, "Example: `tvm-gnn-cost embed work/store types.png`"),

@@ -69,8 +69,8 @@ def collect(
     A program that fails to build or to run is recorded as failed.
 
     Args:
-        workloads: Names of networks and operators (``resnet-18``, ``dense/0``), or the groups ``training`` and
-            ``held-out``.
+        workloads: Names of networks and operators (``resnet-18``, ``dense/0``), or the groups ``training``,
+            ``held-out`` and ``layers``.
         folder: Where the collection is kept: a MetaSchedule database, or a folder in TenSet's layout. Files that are
             compressed in there are unpacked.
         random: Random samples of the design space, for each task.

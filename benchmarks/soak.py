@@ -1,0 +1,182 @@
+"""A long search: whether its memory, the time of a round and the time of a prediction stay as they were.
+
+Runs in either environment. One network is searched as ``tune`` does. Behind every measured batch stand the memory of
+this process and of its workers, the seconds since the last batch, and the time that the cost model takes to score
+always the same candidates. The last quarter of the search is compared with the second one: the first also loads and
+screens.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import psutil
+
+from common import WORK, console, median_seconds, parser, result_name, write_result
+from setups import setup
+from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.progress import ignore
+from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.tuning.listener import ResultListener
+from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
+from tvm_gnn_cost.tuning.screening import Screening, samples_of_a_task
+from tvm_gnn_cost.tuning.search import search
+
+#: Candidates that are scored behind every batch, and calls of which the median counts.
+_SCORED, _CALLS = 64, 3
+
+#: Name of a figure -> its title.
+_FIGURES = {
+    "memory_mib": "memory of this process, MiB",
+    "workers_mib": "memory of its workers, MiB",
+    "round_s": "time of a batch, s",
+    "prediction_ms": f"scoring {_SCORED} candidates, ms",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was seen behind a measured batch.
+
+    Attributes:
+        seconds: Since the search began.
+        trials: Programs measured so far.
+        memory_mib: Resident memory of this process.
+        workers_mib: Resident memory of all processes that it has started.
+        round_s: Seconds since the batch before, without those of taking samples.
+        prediction_ms: Milliseconds to score the same candidates as ever.
+    """
+
+    seconds: float
+    trials: int
+    memory_mib: float
+    workers_mib: float
+    round_s: float
+    prediction_ms: float
+
+
+class Watch(ResultListener):
+    """Follows a search and takes a sample behind each batch.
+
+    Args:
+        result: The result so far.
+        work_dir: Where it is saved.
+        predict: Scores the candidates that are always the same.
+    """
+
+    def __init__(self, result: TuneResult, work_dir: Path, predict: Callable[[], object]) -> None:
+        super().__init__(result, work_dir, ignore, lambda: False)
+        self.predict, self.process = predict, psutil.Process()
+        self.samples: list[Sample] = []
+        self.last = time.perf_counter()
+
+    def measured(self, task: int, latencies: Sequence[float]) -> None:
+        """Notes a batch."""
+        super().measured(task, latencies)
+        round_s = time.perf_counter() - self.last
+        workers = sum(_memory(child) for child in self.process.children(recursive=True))
+        predicted = 1e3 * median_seconds(self.predict, _CALLS)
+        sample = Sample(self.elapsed, self.result.trials, _memory(self.process), workers, round_s, predicted)
+        self.samples.append(sample)
+        self.last = time.perf_counter()
+
+
+def _memory(process: psutil.Process) -> float:
+    """Resident memory in MiB; 0 for a process that has ended."""
+    try:
+        return float(process.memory_info().rss) / 2**20
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def soak(network: str, minutes: float | None, trials: int | None, work_dir: Path) -> list[Sample]:
+    """Searches a network until a budget is spent.
+
+    Args:
+        network: A name in the scheduler's catalogue.
+        minutes: Of the search.
+        trials: Programs to measure, instead of the minutes.
+        work_dir: Where records and logs go.
+    """
+    chosen, target = scheduler(), scheduler().target()
+    tasks = chosen.tasks(chosen.network(network), target)
+    settings = Settings(network, trials, minutes, "gnn", 0, str(target), 8, 64, chosen.name)
+    found = [TaskResult(one.name, one.weight, None, flops=chosen.flops(one)) for one in tasks]
+    result = TuneResult(settings, {}, {}, "", tasks=found)
+    model = chosen.cost_model("gnn", 0, len(tasks), settings.batch)
+    largest = max(tasks, key=chosen.flops)
+    candidates = chosen.sample(largest, target, _SCORED, seed=0)
+    context = setup().context(largest, target)
+    watch = Watch(result, work_dir, lambda: model.predict(context, candidates))
+    search(chosen, tasks, model, Screening(chosen, model, target, samples_of_a_task(len(tasks)), 0), watch)
+    return watch.samples
+
+
+def quarters(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
+    """Figure -> its median in the second quarter of the time and in the last, and their ratio."""
+    end = samples[-1].seconds
+    found = {}
+    for name in _FIGURES:
+        second = [getattr(one, name) for one in samples if end / 4 <= one.seconds < end / 2] or [
+            getattr(samples[0], name)
+        ]
+        last = [getattr(one, name) for one in samples if one.seconds >= 3 * end / 4]
+        before, after = statistics.median(second), statistics.median(last)
+        found[name] = {"second_quarter": before, "last_quarter": after, "ratio": after / before if before else 1.0}
+    return found
+
+
+def plot(samples: Sequence[Sample], path: Path) -> None:
+    """Draws every figure against the minutes of the search."""
+    picture, axes = plt.subplots(len(_FIGURES), 1, sharex=True, figsize=(8, 8), layout="constrained")
+    for axis, (name, title) in zip(axes, _FIGURES.items(), strict=True):
+        axis.plot([one.seconds / 60 for one in samples], [getattr(one, name) for one in samples], linewidth=1)
+        axis.set(title=title, ylim=(0, None))
+        axis.grid(visible=True, alpha=0.3)
+    axes[-1].set(xlabel="minutes of the search")
+    with replacing(path) as unfinished:
+        picture.savefig(unfinished, dpi=100, format="png")
+    plt.close(picture)
+
+
+def main() -> None:
+    """Reads the options, searches, draws the plot and writes the JSON."""
+    name = result_name("soak", scheduler().name)
+    options = parser(__doc__)
+    options.add_argument("--network", default="inception-v3")
+    options.add_argument("--minutes", type=float, default=120)
+    arguments = options.parse_args()
+    warnings.simplefilter("ignore")
+    network, minutes, trials = arguments.network, arguments.minutes, None
+    if arguments.quick:
+        network, minutes, trials = setup().smallest, None, 16
+    with tempfile.TemporaryDirectory() as folder:
+        samples = soak(network, minutes, trials, Path(folder))
+    found = quarters(samples)
+    for figure, medians in found.items():
+        before, after = medians["second_quarter"], medians["last_quarter"]
+        console.print(
+            f"{_FIGURES[figure]}: {before:.1f} in the second quarter, {after:.1f} in the last", highlight=False
+        )
+    picture = (arguments.json or WORK / f"{name}.json").with_suffix(".png")
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    plot(samples, picture)
+    console.print(f"plots: {picture}")
+    settings: dict[str, Any] = {"network": network, "minutes": minutes, "trials": trials}
+    metrics = {"medians": found, "samples": [asdict(one) for one in samples]}
+    write_result(arguments.json, name, settings, metrics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""The snippets of the README and of the pages in docs run as they stand there, at smaller sizes."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.command import call
+from tvm_gnn_cost.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+#: Operators and a network of few small tasks, instead of hours of measurements.
+_FEW = ("dense/0", "dense/1", "conv2d/0", "softmax/0", "layer-norm/0", "pooling/0", "perceptron")
+
+#: Page -> what its snippets say, and the smaller thing that is done instead.
+SMALLER: dict[str, dict[str, str]] = {
+    "README.md": {"--minutes 5": "--trials 2 --no-compare", "max_trials_global=512": "max_trials_global=2"},
+    "data.md": {
+        "collect training FOLDER": "collect dense/0 FOLDER --random 2 --guided 0",
+        '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
+    },
+    "command-line.md": {
+        "tune my.onnx": "tune my.onnx --trials 2",
+        '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
+    },
+    "first-hour.md": {"--minutes 5": "--trials 2 --no-compare", "max_trials_global=512": "max_trials_global=2"},
+    "python.md": {
+        '["held-out", "training", "layers"], "data/my-cpu"': f'{list(_FEW)}, "data/my-cpu", random=3, guided=0',
+        "epochs=20": 'epochs=1, held_out=["perceptron"]',
+        '"random"])': '"random"], networks=["perceptron"])',
+        '"resnet-18", trials=576': '"perceptron", trials=2, compare=False',
+        "minutes=10": "trials=0, compare=False",
+        '"mask": mask}': '"mask": mask}, trials=0, compare=False',
+        "(1, 3, 224, 224)}": "(1, 3, 12, 12)}, trials=0, compare=False",
+        'relax_module, work_dir="work/mine"': 'relax_module, work_dir="work/mine", trials=0, compare=False',
+        '"resnet-18", work_dir': '"perceptron", trials=0, compare=False, work_dir',
+    },
+    "tpugraphs.md": {"--folds 6": "--folds 2", "--epochs 25": "--epochs 1", "channels=64": "channels=8"},
+    "training.md": {
+        "collect held-out training layers data/my-cpu --random 16": f"collect {' '.join(_FEW)} data/my-cpu --random 3",
+        "train work/store my-cpu.safetensors": "train work/store my-cpu.safetensors --held-out perceptron --epochs 1",
+        "--model random": "--model random --network perceptron",
+    },
+}
+#: What another test starts: the examples (``test_examples.py``), and the tracker and its machines (``rack.py``).
+ELSEWHERE = ("python examples/", "python -m tvm.exec.rpc_")
+
+
+def commands_of(page: Path) -> list[str]:
+    """The commands that stand indented on a page, in their order."""
+    found = re.findall(r"^ {4}((?:tvm-gnn-cost|python) (?:.*\\\n)*.*)$", page.read_text(), re.MULTILINE)
+    lines = [re.sub(r"\s*\\\n\s*", " ", one).partition("  #")[0].strip() for one in found]
+    return [line for line in lines if not line.startswith(ELSEWHERE)]
+
+
+def blocks_of(page: Path) -> list[str]:
+    """The blocks of Python on a page, in their order."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def smaller(page: Path, snippet: str) -> str:
+    for said, done in SMALLER.get(page.name, {}).items():
+        snippet = snippet.replace(said, done)
+    return snippet
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder like a user's with a network of their own, of token ids and a mask; the project's folders are in it."""
+    from tests.torch_networks import Transformer, export_onnx, make
+
+    for name in ("benchmarks", "examples", "tvm_gnn_cost"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    export_onnx(make(Transformer), tmp_path / "my.onnx", dynamo=False)
+
+
+def python_pages(part: str) -> list[Path]:
+    return [page for page in PAGES if any(needs(block) == part for block in blocks_of(page))]
+
+
+def needs(block: str) -> str:
+    return "auto_scheduler" if "auto_scheduler" in block else "s_tir"
+
+
+def test_every_replacement_is_of_something_on_its_page() -> None:
+    for name, replacements in SMALLER.items():
+        (page,) = (page for page in PAGES if page.name == name)
+        text = "\n".join([*commands_of(page), *blocks_of(page)])
+        for said in replacements:
+            assert said in text, f"{name} does not say {said} any more"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_have_arguments_and_options_that_exist(page: Path) -> None:
+    named = re.findall(r"`(tvm-gnn-cost [a-z][^`]*)`", page.read_text())
+    group = typer.main.get_command(app)
+    for line in [*named, *commands_of(page)]:
+        words = shlex.split(line)
+        if words[0] != "tvm-gnn-cost" or words[-1].endswith("..."):
+            continue
+        command, arguments = group, words[1:]
+        while hasattr(command, "commands"):
+            command, arguments = command.commands[arguments[0]], arguments[1:]
+        if arguments:  # else the command's name alone is meant
+            command.make_context(line, arguments)
+
+
+@pytest.mark.needs("s_tir")
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
+def test_the_commands_of_a_page_run_one_after_another(
+    page: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as stack:
+        for line in commands_of(page):
+            command = with_servers(smaller(page, line), stack)
+            words = shlex.split(command)
+            if words[0] == "python":
+                done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, timeout=300)
+                assert done.returncode == 0, f"{command}: {done.stderr}"
+            else:
+                code, _, err = call(capfd, *words[1:])
+                assert code == 0, f"{command}: {err}"
+
+
+def with_servers(command: str, stack: ExitStack) -> str:
+    """The command with the addresses of a tracker or of a Dask scheduler that were started for it."""
+    if "--dask" in command:
+        from distributed import LocalCluster
+
+        cluster = stack.enter_context(LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None))
+        return re.sub(r"tcp://\S+", cluster.scheduler_address, command)
+    if "--tracker" in command:
+        from tests.schedulers.rack import KEY, Rack
+
+        rack = stack.enter_context(Rack(machines=1))
+        command = re.sub(r"--tracker \S+", f"--tracker {rack.tracker}", command)
+        return re.sub(r"--key \S+", f"--key {KEY}", command)
+    return command
+
+
+@pytest.mark.needs("s_tir")
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("page", python_pages("s_tir"), ids=lambda page: page.name)
+def test_the_python_of_a_page_runs(page: Path) -> None:
+    run_blocks(page, "s_tir", META_SCHEDULE)
+
+
+@pytest.mark.needs("auto_scheduler")
+@pytest.mark.parametrize("page", python_pages("auto_scheduler"), ids=lambda page: page.name)
+def test_the_python_of_a_page_runs_with_ansor(page: Path) -> None:
+    run_blocks(page, "auto_scheduler", AUTO_SCHEDULER)
+
+
+def run_blocks(page: Path, part: str, given: dict[str, Callable[[], Any]]) -> None:
+    """Runs the blocks one after another with one set of names; what a block takes for granted is given to it."""
+    names: dict[str, Any] = {}
+    for block in blocks_of(page):
+        if needs(block) != part:
+            continue
+        for name in free_names(block):
+            if name in given:
+                names[name] = given[name]()
+            assert name in names, f"{page.name}: nobody gives a snippet its {name}"
+        exec(compile(smaller(page, block), page.name, "exec"), names)
+
+
+def free_names(block: str) -> Iterator[str]:
+    """The names that a block reads and does not make itself."""
+    walked = list(ast.walk(ast.parse(block)))
+    names = [node for node in walked if isinstance(node, ast.Name)]
+    made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in walked:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            made |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    read = dict.fromkeys(node.id for node in names if isinstance(node.ctx, ast.Load))
+    return (name for name in read if name not in made and not hasattr(builtins, name))
+
+
+def _module() -> Any:
+    from tests.torch_networks import Convolutional, make
+
+    return make(Convolutional)
+
+
+def _input(name: str) -> Any:
+    from tests.torch_networks import Convolutional, Transformer, example
+
+    return (example(Convolutional()) | example(Transformer()))[name]  # type: ignore[arg-type]
+
+
+def _relax_module() -> Any:
+    from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network
+
+    return load_network("perceptron").mod
+
+
+def _target() -> Any:
+    from tvm_gnn_cost.schedulers import scheduler
+
+    return scheduler().target()
+
+
+def _imported(name: str) -> Callable[[], Any]:
+    return lambda: __import__(name)
+
+
+META_SCHEDULE: dict[str, Callable[[], Any]] = {
+    "torch": _imported("torch"),
+    "tvm_gnn_cost": _imported("tvm_gnn_cost"),
+    "module": _module,
+    "image": lambda: _input("image"),
+    "ids": lambda: _input("ids"),
+    "mask": lambda: _input("mask"),
+    "relax_module": _relax_module,
+    "mod": _relax_module,
+    "params": dict,
+    "target": _target,
+    "work_dir": lambda: os.path.join(os.getcwd(), "tuned"),
+}
+
+
+def _ansor_task() -> Any:
+    from tests.schedulers.auto_scheduler.small_tasks import matmul_task
+
+    return matmul_task()
+
+
+def _ansor_options() -> Any:
+    from tvm import auto_scheduler
+
+    return auto_scheduler.TuningOptions(num_measure_trials=2, num_measures_per_round=2, verbose=0)
+
+
+AUTO_SCHEDULER: dict[str, Callable[[], Any]] = {
+    "task": _ansor_task,
+    "tasks": lambda: [_ansor_task()],
+    "weights": lambda: [1],
+    "options": _ansor_options,
+}
