@@ -36,7 +36,16 @@ _OPTIONS = {
 }
 #: All results that there can be.
 NAMES = (
-    *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "choosing", "curves", "end_to_end"),
+    *(
+        "accuracy",
+        "accuracy-auto-scheduler",
+        "accuracy-tpgnn",
+        "by_task",
+        "by_task-auto-scheduler",
+        "choosing",
+        "curves",
+        "end_to_end",
+    ),
     *("extraction", "prediction", "prediction-auto-scheduler", "pretraining", "processors", "retest", "search"),
     *("search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed"),
 )

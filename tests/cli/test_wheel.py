@@ -1,4 +1,4 @@
-"""The wheel that a user installs: built from the source distribution, in an environment that has nothing else of ours."""
+"""The wheel that a user installs: built from the source distribution, tried where nothing else of the project is."""
 
 from __future__ import annotations
 

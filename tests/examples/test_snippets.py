@@ -123,9 +123,7 @@ def test_the_commands_of_a_page_have_arguments_and_options_that_exist(page: Path
 @pytest.mark.needs("s_tir")
 @pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
-def test_the_commands_of_a_page_run_one_after_another(
-    page: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_of_a_page_run_one_after_another(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with ExitStack() as stack:
         for line in commands_of(page):
             command = with_servers(smaller(page, line), stack)

@@ -14,7 +14,9 @@ from tvm_gnn_cost.cli.outcome import exit_codes, json_result
 def collect(
     workloads: Annotated[
         list[str],
-        typer.Argument(help="Names of workloads (resnet-18, dense/0, ...), or the groups training, held-out and layers."),
+        typer.Argument(
+            help="Names of workloads (resnet-18, dense/0, ...), or the groups training, held-out and layers."
+        ),
     ],
     folder: Annotated[Path, typer.Argument(help="Where the collection is kept; the same one resumes.")],
     random: Annotated[int, typer.Option(min=0, help="Random samples of the design space, for each task.")] = 12,
