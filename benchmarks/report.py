@@ -36,7 +36,7 @@ _OPTIONS = {
 NAMES = (
     *("accuracy", "accuracy-auto-scheduler", "by_task", "by_task-auto-scheduler", "choosing", "curves", "end_to_end"),
     *("extraction", "prediction", "prediction-auto-scheduler", "pretraining", "processors", "retest", "search"),
-    *("search-auto-scheduler", "tpugraphs_accuracy", "tpugraphs_speed"),
+    *("search-auto-scheduler", "scale", "scale-auto-scheduler", "tpugraphs_accuracy", "tpugraphs_speed"),
 )
 
 
