@@ -47,7 +47,8 @@ NAMES = (
         "end_to_end",
     ),
     *("extraction", "prediction", "prediction-auto-scheduler", "pretraining", "processors", "retest", "search"),
-    *("search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed"),
+    *("scale", "scale-auto-scheduler", "search-auto-scheduler", "search-own", "soak"),
+    *("tpugraphs_accuracy", "tpugraphs_speed"),
 )
 
 

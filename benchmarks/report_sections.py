@@ -357,6 +357,28 @@ def _speed(results: Results) -> Section | None:
     return Section("Speed of scoring", text, ("prediction", "prediction-auto-scheduler"), columns, rows)
 
 
+def _scale(results: Results) -> Section | None:
+    rows, sources, text = [], [], "Programs a second of a large store, and the peak of memory of each step in MiB."
+    for suffix, scheduler in _SCHEDULERS.items():
+        found = results.get(f"scale{suffix}", {}).get("metrics")
+        if found is None:
+            continue
+        sources.append(f"scale{suffix}")
+        for store in found["stores"]:
+            steps = [store[step] for step in ("writing", "reading", "drawing", "training")]
+            rates = [f"{step['per_second']:.0f}" for step in steps[:3]]
+            peaks = " / ".join(f"{step['peak_mib']:.0f}" for step in steps)
+            disk = f"{store['writing']['bytes_a_program']:.0f}"
+            rows.append((scheduler, f"{store['programs']:,}", disk, *rates, f"{steps[3]['epoch_seconds']:.1f}", peaks))
+        tenset = found["tenset"]
+        text += (
+            f" TenSet's 52 million with {scheduler}'s rates: {tenset['extraction_days']:.1f} days of extraction on "
+            f"16 cores, {tenset['gigabytes']:.0f} GB."
+        )
+    columns = ("scheduler", "programs", "bytes each", "written", "read in order", "drawn", "seconds an epoch", "peaks")
+    return Section("Large stores", text, tuple(sources), columns, rows) if rows else None
+
+
 def _node_types() -> Section:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "types.svg"
@@ -392,5 +414,5 @@ def sections(results: Results) -> list[Section]:
     found += [_search(results, f"search{suffix}", f"Searches, {by}") for suffix, by in _SCHEDULERS.items()]
     found.append(_search(results, "search-own", "Searches beside TVM's own, MetaSchedule"))
     found.append(_soak(results))
-    found += [*_end_to_end(results), _speed(results), _node_types(), _tpugraphs(results)]
+    found += [*_end_to_end(results), _speed(results), _scale(results), _node_types(), _tpugraphs(results)]
     return [one for one in found if one is not None]

@@ -159,3 +159,13 @@ def test_retest_compares_two_ways_of_measuring(tmp_path: Path) -> None:
 )
 def test_a_quick_run_writes_its_metrics(name: str, metrics: tuple[str, ...], tmp_path: Path) -> None:
     quick_run(name, metrics, tmp_path / "result.json")
+
+
+@pytest.mark.needs("tvm")
+def test_scale_measures_a_store_of_two_sizes(tmp_path: Path) -> None:
+    found = quick_run("scale", ["extraction", "stores", "tenset"], tmp_path / "result.json")
+    small, large = found["stores"]
+    assert (small["programs"], large["programs"]) == (400, 4000)
+    assert large["training"]["tasks"] > small["training"]["tasks"]
+    assert all(one[step]["peak_mib"] > 0 for one in (small, large) for step in one if step != "programs")
+    assert all(value > 0 for value in found["tenset"].values())

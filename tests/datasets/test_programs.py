@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests import synthetic
 from tvm_gnn_cost.datasets.programs import (
     PER_STORE_COLUMNS,
+    MeasuredPrograms,
     Measurement,
     RaggedFeatures,
     TaskInfo,
@@ -102,3 +103,36 @@ def test_measurements_become_programs_with_each_task_once() -> None:
 def test_a_program_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(IndexError):
         synthetic.programs(1, 2).select(np.array([2]))
+
+
+def of_tasks(*sizes: int) -> MeasuredPrograms:
+    """Tasks with so many programs each, in any order."""
+    every = synthetic.programs(len(sizes), max(sizes), failed=2)
+    rows = np.concatenate([max(sizes) * i + np.arange(size) for i, size in enumerate(sizes)])
+    return every.select(np.random.default_rng(0).permutation(rows))
+
+
+def test_few_programs_are_their_own_sample() -> None:
+    programs = of_tasks(30, 20)
+    assert programs.sample(50, seed=0) is programs
+
+
+def test_a_sample_takes_as_many_of_each_task_and_the_fastest_of_all() -> None:
+    programs = of_tasks(60, 10, 80, 40)
+    found = programs.sample(120, seed=1)
+    # Three large tasks share what the small one leaves: 36 + 10 + 36 + 36.
+    assert sorted(np.bincount(found.task).tolist()) == [10, 36, 36, 36]
+    whole = dict(zip(programs.latency.tolist(), programs.throughput().tolist(), strict=True))
+    assert found.throughput().tolist() == [whole[latency] for latency in found.latency.tolist()]
+    np.testing.assert_array_equal(found.latency, programs.sample(120, seed=1).latency)
+    assert found.latency.tolist() != programs.sample(120, seed=2).latency.tolist()
+
+
+def test_a_sample_leaves_tasks_out_rather_than_take_fewer_than_sixteen() -> None:
+    found = of_tasks(*[20] * 10).sample(100, seed=0)
+    assert np.bincount(found.task).tolist() == [16] * 6
+
+
+def test_a_sample_has_a_limit_for_each_task_too() -> None:
+    assert sorted(np.bincount(of_tasks(60, 10).sample(1000, seed=0, of_task=25).task).tolist()) == [10, 25]
+    assert sorted(np.bincount(of_tasks(60, 70).sample(40, seed=0, of_task=25).task).tolist()) == [20, 20]

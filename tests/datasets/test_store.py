@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import synthetic
-from tvm_gnn_cost.datasets import store as store_module
+from tvm_gnn_cost.datasets import shards
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
 from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.datasets.stored_graphs import StoredGraphs
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 
 
 @pytest.fixture
@@ -136,8 +138,9 @@ def test_keys_and_repeats_are_kept(programs: MeasuredPrograms, tmp_path: Path) -
 def test_an_empty_store_is_a_clear_error(tmp_path: Path) -> None:
     store = GraphStore(tmp_path / "none")
     assert (len(store), store.keys(), store.tasks(), list(store.iterate(4))) == (0, set(), (), [])
-    with pytest.raises(InputError, match="holds no program"):
-        store.load()
+    for read in (store.load, store.programs):
+        with pytest.raises(InputError, match="holds no program"):
+            read()
 
 
 def test_an_unfinished_shard_is_not_read_and_does_not_hinder(programs: MeasuredPrograms, tmp_path: Path) -> None:
@@ -154,7 +157,14 @@ def test_a_broken_shard_is_named(programs: MeasuredPrograms, tmp_path: Path, kee
     path = store.append(programs)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole)) if 0 < keep < 1 else int(keep)])
-    for read in (store.load, store.keys, store.tasks, lambda: len(store), lambda: list(store.iterate(2))):
+    for read in (
+        store.load,
+        store.programs,
+        store.keys,
+        store.tasks,
+        lambda: len(store),
+        lambda: list(store.iterate(2)),
+    ):
         with pytest.raises(InputError, match=r"shard-00001\.parquet cannot be read .*delete it and extract again"):
             read()
 
@@ -247,10 +257,43 @@ def test_a_file_that_is_no_shard_is_named(programs: MeasuredPrograms, tmp_path: 
 def test_shards_are_ordered_by_number(programs: MeasuredPrograms, tmp_path: Path) -> None:
     store = GraphStore(tmp_path)
     store.append(programs).rename(tmp_path / "shard-99999.parquet")
+    store = GraphStore(tmp_path)
     added = [store.append(programs.select(np.array([number]))) for number in range(2)]
     assert [path.name for path in added] == ["shard-100000.parquet", "shard-100001.parquet"]
     assert store.shards()[1:] == added
     np.testing.assert_array_equal(store.load().latency[-2:], programs.latency[:2])
+
+
+def test_what_another_process_appended_meanwhile_is_not_overwritten(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    one, other = GraphStore(tmp_path), GraphStore(tmp_path)
+    added = [store.append(programs) for store in (one, other, other, one)]
+    assert added == one.shards()
+    assert len(set(added)) == 4
+
+
+def test_programs_for_a_training_are_those_of_the_store(programs: MeasuredPrograms, tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    # The second shard has its tasks and its node types in another order.
+    second = programs.select(np.array([7, 1, 5]))
+    names = second.graphs.type_names
+    graphs = dataclasses.replace(
+        second.graphs, type_names=names[::-1], node_type=len(names) - 1 - second.graphs.node_type
+    )
+    store.append(programs)
+    store.append(dataclasses.replace(second, graphs=graphs, tasks=second.tasks[::-1], task=1 - second.task))
+    expected = store.load()
+    for memory, kind in ((0, StoredGraphs), (1 << 30, ProgramGraphs)):
+        found = store.programs(memory)
+        assert isinstance(found.graphs, kind)
+        assert (len(found), found.tasks) == (11, expected.tasks)
+        for name in ("task", "latency"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+            assert getattr(found, name).dtype == getattr(expected, name).dtype
+        np.testing.assert_array_equal(found.throughput(), expected.throughput())
+        read = found.graphs.read()
+        assert read.type_names == expected.graphs.type_names
+        for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+            np.testing.assert_array_equal(getattr(read, name), getattr(expected.graphs, name))
 
 
 def test_processes_that_append_at_once_lose_nothing(programs: MeasuredPrograms, tmp_path: Path) -> None:
@@ -273,7 +316,7 @@ def test_a_shard_with_other_values_is_refused(
 ) -> None:
     store = GraphStore(tmp_path)
     store.append(programs)
-    monkeypatch.setattr(store_module, "_VALUE_NAMES", [*store_module._VALUE_NAMES[:-1], "a_new_value"])
+    monkeypatch.setattr(shards, "_VALUE_NAMES", [*shards._VALUE_NAMES[:-1], "a_new_value"])
     with pytest.raises(InputError, match=r"shard-00000\.parquet was written with other node values .*a_new_value"):
         store.load()
 

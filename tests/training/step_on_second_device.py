@@ -51,7 +51,7 @@ def run(preset: str) -> dict[str, Any]:
         left_behind = error_of(moved)
         module.to(DEVICE)
         there = steps(moved)
-        tensors = [tensor for tensor in vars(moved[0]).values() if isinstance(tensor, Tensor)]
+        tensors = [tensor for tensor in vars(moved.batch).values() if isinstance(tensor, Tensor)]
         return {
             "batch": devices([*tensors, *moved[1:]]),
             "module": devices(module.state_dict().values()),
@@ -59,7 +59,9 @@ def run(preset: str) -> dict[str, Any]:
             "same loss": here[0] == there[0],
             "same gradients": all(torch.equal(a, b) for a, b in zip(here[1], there[1], strict=True)),
             "same validation": here[2] == there[2],
-            "vectors left behind": error_of((replace(moved[0], type_vectors=step[0].type_vectors), *moved[1:])),
+            "vectors left behind": error_of(
+                moved._replace(batch=replace(moved.batch, type_vectors=step.batch.type_vectors))
+            ),
             "weights left behind": left_behind.endswith("reads tensors of two devices"),
         }
 

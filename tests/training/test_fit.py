@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from tests import synthetic
+from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.graphs.values import VALUES, columns
@@ -18,7 +20,15 @@ from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import EpochFinished, Event
 from tvm_gnn_cost.training.calibration import spread
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-from tvm_gnn_cost.training.fit import PRESET_SETTINGS, FitSettings, TaskBatches, fit, new_checkpoint, preset_settings
+from tvm_gnn_cost.training.fit import (
+    PRESET_SETTINGS,
+    FitSettings,
+    Step,
+    TaskBatches,
+    fit,
+    new_checkpoint,
+    preset_settings,
+)
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
 SETTINGS = FitSettings(epochs=40, trees=0, patience=40, tasks_per_batch=2, learning_rate=5e-3)
@@ -99,17 +109,83 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert told[-1] == 6
 
 
-def test_processes_that_train_together_share_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = synthetic.programs(7, 4, seed=1)
+def test_processes_that_train_together_share_the_tasks_of_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = synthetic.programs(7, 40, seed=1)
     scorer = Scorer(new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0))
-    seen: list[list[frozenset[int]]] = []
-    for rank in range(2):
-        monkeypatch.setattr("tvm_gnn_cost.training.fit._processes", lambda rank=rank: (rank, 2))
-        batches = TaskBatches(programs, scorer, SETTINGS, shuffle=True)
-        seen.append([frozenset(task.tolist()) for _, _, _, task in batches])
-        assert len(seen[rank]) == len(batches) == 2
-    assert frozenset().union(*seen[0], *seen[1]) == set(range(7))
-    assert not set(seen[0]) & set(seen[1])
+
+    def steps(rank: int, processes: int) -> list[Step]:
+        monkeypatch.setattr("tvm_gnn_cost.training.fit._processes", lambda: (rank, processes))
+        return list(TaskBatches(programs, scorer, replace(SETTINGS, tasks_per_batch=3), shuffle=True))
+
+    (alone, *shares) = steps(0, 1), steps(0, 2), steps(1, 2)
+    for whole, *parts in zip(alone, *shares, strict=True):
+        assert whole.own.tolist() == list(range(len(whole.task)))
+        assert sorted(np.concatenate([part.own for part in parts]).tolist()) == whole.own.tolist()
+        for part in parts:
+            assert all(torch.equal(getattr(part, name), getattr(whole, name)) for name in ("target", "latency", "task"))
+            tasks = torch.unique(part.batch.population)
+            assert tasks.tolist() == list(range(max(1, len(torch.unique(whole.task[part.own])))))
+            nodes = torch.isin(whole.batch.graph, part.own)
+            if len(part.own):
+                assert torch.equal(part.batch.values, whole.batch.values[nodes])
+    # The last step has one task: the second process has a graph to compute with, and nothing of the step.
+    last = shares[1][-1]
+    assert (last.batch.size, len(last.own)) == (32, 0)
+
+
+def test_two_processes_train_the_model_that_one_trains(tmp_path: Path) -> None:
+    found = []
+    for devices in (1, 2):
+        folder = tmp_path / str(devices)
+        command = [sys.executable, "-m", "tests.training.train_on_devices", str(devices), str(folder)]
+        root, environment = Path(__file__).parents[2], {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        assert [path.name for path in folder.glob("*.safetensors")] == ["model.safetensors"]
+        found.append(Checkpoint.load(folder / "model.safetensors"))
+    one, two = found
+    for name, weights in one.state.items():
+        torch.testing.assert_close(two.state[name], weights, rtol=1e-3, atol=1e-5, msg=name)
+    errors = [checkpoint.card["training"]["validation_error"] for checkpoint in found]
+    assert errors[1] == pytest.approx(errors[0], rel=1e-3)
+    graphs = synthetic.graphs(30, seed=5)
+    np.testing.assert_allclose(Scorer(two).score(graphs), Scorer(one).score(graphs), rtol=1e-3, atol=1e-4)
+
+
+def test_a_training_from_a_store_gives_the_same_model(tmp_path: Path) -> None:
+    programs, validation = synthetic.programs(9, 50, seed=1, failed=3), synthetic.programs(3, 20, seed=2)
+    start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
+    few = replace(SETTINGS, epochs=2, trees=5)
+    store = GraphStore(tmp_path / "store")
+    # Neighbours in the store are not of one task.
+    order = np.random.default_rng(0).permutation(len(programs))
+    for rows in np.array_split(order, 3):
+        store.append(programs.select(rows))
+    one = fit(start, store.load(), validation, few, tmp_path / "measured")
+    assert_same(one, fit(start, store.programs(), validation, few, tmp_path / "stored"))
+
+
+def test_a_large_training_samples_what_must_be_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvm_gnn_cost.training.fit.SAMPLED", 200)
+    monkeypatch.setattr("tvm_gnn_cost.training.fit._VALIDATED", 60)
+    programs, validation = synthetic.programs(9, 50, seed=1), synthetic.programs(3, 40, seed=2)
+    start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
+    store, validating = GraphStore(tmp_path / "store"), GraphStore(tmp_path / "validation")
+    store.append(programs)
+    validating.append(validation)
+    few = replace(SETTINGS, epochs=2, trees=5)
+    one = fit(start, store.programs(), validating.programs(), few, tmp_path / "stored")
+    assert one.card["training"]["train_programs"] == 450
+    assert one.card["training"]["validation_programs"] == 60
+    assert_same(one, fit(start, programs, validation, few, tmp_path / "measured"))
+
+
+def assert_same(one: Checkpoint, two: Checkpoint) -> None:
+    assert all(torch.equal(one.state[name], two.state[name]) for name in one.state)
+    assert one.trees is not None
+    assert two.trees is not None
+    assert torch.equal(one.trees.to_tensor(), two.trees.to_tensor())
+    assert (one.trees.scale, one.calibration) == (two.trees.scale, two.calibration)
 
 
 def test_training_on_nothing_is_refused(tmp_path: Path) -> None:
@@ -160,6 +236,11 @@ def test_only_a_calibrated_preset_is_calibrated(tmp_path: Path) -> None:
     few = replace(SETTINGS, epochs=1)
     assert train(tmp_path / "a", few).calibration != (1.0, 0.0)
     assert train(tmp_path / "b", replace(few, calibrated=False)).calibration == (1.0, 0.0)
+
+
+def test_a_training_of_ten_steps_ends(tmp_path: Path) -> None:
+    # A tenth of ten steps of warm-up would be no time at all.
+    assert train(tmp_path, replace(SETTINGS, epochs=10), tasks=2).card["training"]["epochs"] == 10
 
 
 def test_each_epoch_draws_other_programs_of_a_large_task() -> None:

@@ -34,6 +34,19 @@ def test_the_same_seed_gives_the_same_model(store: Path, tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
 
 
+def test_a_store_larger_than_memory_gives_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = synthetic.programs(6, 40)
+    large = GraphStore(tmp_path / "store")
+    for rows in np.array_split(np.random.default_rng(0).permutation(len(programs)), 3):
+        large.append(programs.select(rows))
+    models = []
+    for share in (1 / 8, 0):
+        monkeypatch.setattr("tvm_gnn_cost.tuning.train._MEMORY_SHARE", share)
+        done = train(large.folder, tmp_path / f"{share}.safetensors", held_out=["net1"], epochs=2)
+        models.append(done.output.read_bytes())
+    assert models[0] == models[1]
+
+
 def test_mistakes(store: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown model 'gcn'; one of: gnn, tpgnn, xgb"):
         train(store, tmp_path / "model", model="gcn")

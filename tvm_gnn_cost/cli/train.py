@@ -39,7 +39,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The peak.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and validation tasks.")] = 0,
     accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
-    devices: Annotated[int, typer.Option(min=1, help="With several, Lightning's DDP.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="With several, Lightning's DDP; they share each step.")] = 1,
     start: Annotated[Path | None, typer.Option(help="A checkpoint to go on training from.")] = None,
     json: JsonOption = None,
 ) -> None:

@@ -1,16 +1,18 @@
-"""Measured programs in memory: graphs, tasks and measurements."""
+"""Measured programs: graphs, tasks and measurements."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.records import latency_and_noise
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Graphs, ProgramGraphs
 from tvm_gnn_cost.graphs.ragged import gather, join, offsets_of
 
 
@@ -42,6 +44,11 @@ class TaskInfo:
 
 #: Number of per-store features with the default settings of either of TVM's schedulers.
 PER_STORE_COLUMNS = 164
+
+#: Programs whose graphs may be in memory at once, some gigabytes of them, where a training needs many together.
+SAMPLED = 65_536
+#: A sample leaves tasks out before it has fewer programs of one than these.
+_FEWEST = 16
 
 
 @dataclass(frozen=True)
@@ -80,28 +87,20 @@ class RaggedFeatures:
 
 
 @dataclass(frozen=True)
-class MeasuredPrograms:
-    """P measured programs.
+class Programs:
+    """P programs with their latencies; their graphs are in memory or in a store.
 
     Attributes:
         graphs: P program graphs.
         tasks: The tasks of the programs.
         task: int32[P], index into ``tasks``.
         latency: float64[P], the fastest repeat in seconds; infinite if the program failed.
-        noise: float32[P], coefficient of variation over the repeats; NaN with fewer than two repeats.
-        failure: For each program its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
-        phase: For each program how it was sampled (``random`` or ``guided``); empty if that is not known.
-        per_store_features: The input of TVM's XGBoost baseline; None if it was not extracted.
     """
 
-    graphs: ProgramGraphs
+    graphs: Graphs
     tasks: tuple[TaskInfo, ...]
     task: npt.NDArray[np.int32]
     latency: npt.NDArray[np.float64]
-    noise: npt.NDArray[np.float32]
-    failure: tuple[str, ...]
-    phase: tuple[str, ...]
-    per_store_features: RaggedFeatures | None = None
 
     def __len__(self) -> int:
         return len(self.task)
@@ -111,10 +110,8 @@ class MeasuredPrograms:
 
         Every model is trained to predict it (TenSet, Zheng et al. 2021, section 4).
         """
-        best = np.full(len(self.tasks), np.inf)
-        np.minimum.at(best, self.task, self.latency)
         with np.errstate(invalid="ignore"):
-            ratio = best[self.task] / self.latency
+            ratio = self._best()[self.task] / self.latency
         return np.where(np.isfinite(self.latency), ratio, 0.0).astype(np.float32)
 
     @property
@@ -122,14 +119,79 @@ class MeasuredPrograms:
         """The networks in which any of the tasks occurs."""
         return {network for task in self.tasks for network in task.weights}
 
+    def select(self, programs: npt.NDArray[np.int64]) -> Programs:
+        """The programs with the given numbers, in the given order; tasks without a program are dropped."""
+        return Programs(self.graphs.select(programs), *self._tasks_of(programs), self.latency[programs])
+
+    def in_memory(self) -> Self:
+        """The same programs with their graphs in memory.
+
+        Raises:
+            InputError: the graphs are in a store, and it is damaged.
+        """
+        return replace(self, graphs=self.graphs.read())
+
+    def sample(self, limit: int, seed: int, of_task: int | None = None) -> Programs:
+        """At most so many of the programs, as many as possible of each task; all, if they are few enough.
+
+        Those of a task are drawn at random, but its fastest is among them: throughputs stay what they are. Tasks are
+        left out only where else each had fewer than 16 programs.
+
+        Args:
+            limit: Largest number of programs.
+            seed: Seeds what is drawn.
+            of_task: Largest number of programs of a task; None for any.
+        """
+        counts = np.bincount(self.task, minlength=len(self.tasks))
+        most = min(int(counts.max(initial=0)), of_task or len(self))
+        if len(self) <= limit and counts.max(initial=0) <= most:
+            return self
+        fitting = bisect_right(range(_FEWEST, most + 1), limit, key=lambda one: int(np.minimum(counts, one).sum()))
+        kept = np.minimum(counts, min(most, _FEWEST + max(0, fitting - 1)))
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(counts))
+        kept[order[np.cumsum(kept[order]) > limit]] = 0
+        by_task = np.lexsort((rng.random(len(self)), self.latency > self._best()[self.task], self.task))
+        task = self.task[by_task]
+        place = np.arange(len(self)) - offsets_of(counts)[task]
+        return self.select(np.sort(by_task[place < kept[task]]))
+
+    def _best(self) -> npt.NDArray[np.float64]:
+        """The lowest latency of each task."""
+        best = np.full(len(self.tasks), np.inf)
+        np.minimum.at(best, self.task, self.latency)
+        return best
+
+    def _tasks_of(self, programs: npt.NDArray[np.int64]) -> tuple[tuple[TaskInfo, ...], npt.NDArray[np.int32]]:
+        """The tasks of some programs, and the number of each program's task among them."""
+        used, task = np.unique(self.task[programs], return_inverse=True)
+        return tuple(self.tasks[i] for i in used.tolist()), task.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class MeasuredPrograms(Programs):
+    """P measured programs in memory.
+
+    Attributes:
+        graphs: P program graphs.
+        noise: float32[P], coefficient of variation over the repeats; NaN with fewer than two repeats.
+        failure: For each program its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
+        phase: For each program how it was sampled (``random`` or ``guided``); empty if that is not known.
+        per_store_features: The input of TVM's XGBoost baseline; None if it was not extracted.
+    """
+
+    graphs: ProgramGraphs
+    noise: npt.NDArray[np.float32]
+    failure: tuple[str, ...]
+    phase: tuple[str, ...]
+    per_store_features: RaggedFeatures | None = None
+
     def select(self, programs: npt.NDArray[np.int64]) -> MeasuredPrograms:
         """The programs with the given numbers, in the given order; tasks without a program are dropped."""
-        used, task = np.unique(self.task[programs], return_inverse=True)
         features = self.per_store_features
         return MeasuredPrograms(
             self.graphs.select(programs),
-            tuple(self.tasks[i] for i in used.tolist()),
-            task.astype(np.int32),
+            *self._tasks_of(programs),
             self.latency[programs],
             self.noise[programs],
             tuple(self.failure[i] for i in programs.tolist()),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.held_out import networks_named
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.programs import Programs
 from tvm_gnn_cost.errors import InputError
 
 
@@ -28,7 +28,7 @@ class Split:
     test: npt.NDArray[np.int64]
 
 
-def split(programs: MeasuredPrograms, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
+def split(programs: Programs, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
     """Splits programs by task: held-out networks' tasks are for testing, some others for validation, the rest trains.
 
     Tasks with equal structural hashes count as one, whatever their names, networks and targets. A task that occurs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,22 @@ class Relation(IntEnum):
     CHILD = 0  #: parent in the syntax tree -> child
     LOOP = 1  #: loop -> a buffer access inside it whose address depends on the loop's variable
     BUFFER = 2  #: a store to a buffer -> a load of the same buffer
+
+
+class Graphs(Protocol):
+    """G program graphs, in memory or in a store."""
+
+    def __len__(self) -> int: ...
+
+    def select(self, graphs: npt.NDArray[np.int64]) -> Graphs:
+        """The graphs with the given numbers, in the given order; nothing is read."""
+
+    def read(self) -> ProgramGraphs:
+        """The graphs in memory.
+
+        Raises:
+            InputError: a file of the store is damaged.
+        """
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,25 @@ class ProgramGraphs:
             edge_offsets,
             {new: self.errors[old] for new, old in enumerate(graphs.tolist()) if old in self.errors},
             self.detail,
+        )
+
+    def read(self) -> Self:
+        """The graphs themselves, as :class:`Graphs` asks for."""
+        return self
+
+    @staticmethod
+    def none(type_names: tuple[str, ...], columns: int, detail: Detail) -> ProgramGraphs:
+        """No graph at all.
+
+        Args:
+            type_names: See the attribute.
+            columns: Number of node values.
+            detail: See the attribute.
+        """
+        numbers, offsets = np.zeros(0, np.int32), np.zeros(1, np.int64)
+        values, edges = np.zeros((0, columns), np.float32), np.zeros((2, 0), np.int32)
+        return ProgramGraphs(
+            type_names, numbers, values, edges, np.zeros(0, np.int8), offsets, offsets.copy(), detail=detail
         )
 
     @staticmethod

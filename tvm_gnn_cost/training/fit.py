@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.programs import SAMPLED, Programs
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
@@ -30,6 +30,9 @@ from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
 from tvm_gnn_cost.training.scale import Scale
 from tvm_gnn_cost.training.tensor_file import with_prefix
 
+#: Programs that are validated on, in memory, and those of one task: a loss compares all pairs of a task.
+_VALIDATED, _VALIDATED_OF_TASK = 8_192, 512
+
 
 @dataclass(frozen=True)
 class FitSettings:
@@ -42,7 +45,7 @@ class FitSettings:
         trees: Number of boosted trees (``models.store_trees``) that score beside the network; 0 for none.
         patience: The training stops after this many epochs without a lower validation error and keeps the best epoch;
             otherwise it keeps the last epoch, when the learning rate has decayed to zero.
-        tasks_per_batch: Number of tasks in a step; ranking losses compare programs of one task.
+        tasks_per_batch: Number of tasks in a step of all devices together; ranking losses compare programs of one task.
         programs_per_task: Largest number of programs of a task in a step, drawn anew in each epoch.
         learning_rate: Peak of the learning rate, which follows one cosine after a warm-up over a tenth of the steps.
         weight_decay: Weight decay of AdamW.
@@ -90,17 +93,29 @@ def preset_settings(preset: str, train_tasks: int) -> FitSettings:
     return replace(settings, epochs=round(settings.epochs * times), patience=round(settings.patience * times))
 
 
-Step = tuple[GraphBatch, Tensor, Tensor, Tensor]
+class Step(NamedTuple):
+    """The P programs of some tasks, of which each process has a part.
+
+    Attributes:
+        batch: G graphs.
+        target: float32[P], relative throughput.
+        latency: float32[P] in seconds; infinite for a failed program.
+        task: int64[P], number of the task, ascending.
+        own: int64[G], which of the P programs the graphs are of. A process without a task of its own has no number
+            here, but a graph all the same: all processes must compute a gradient.
+    """
+
+    batch: GraphBatch
+    target: Tensor
+    latency: Tensor
+    task: Tensor
+    own: Tensor
 
 
 class TaskBatches(EpochSteps):
     """The steps of an epoch, each over whole tasks.
 
-    A step is a batch of P graphs with float32[P] relative throughput, float32[P] latency in seconds (infinite for a
-    failed program) and int64[P] task number.
-
-    Under DDP every process shuffles the steps alike and takes its share of them; the first steps are repeated so that
-    all processes have the same number.
+    Under DDP every process draws the same programs for a step, and has the graphs of its share of the step's tasks.
 
     Args:
         programs: The programs of all tasks.
@@ -109,24 +124,21 @@ class TaskBatches(EpochSteps):
         shuffle: Whether to shuffle the tasks and draw programs anew in each epoch.
     """
 
-    def __init__(self, programs: MeasuredPrograms, scorer: Scorer, settings: FitSettings, shuffle: bool) -> None:
+    def __init__(self, programs: Programs, scorer: Scorer, settings: FitSettings, shuffle: bool) -> None:
         self.programs, self.scorer, self.settings, self.shuffle = programs, scorer, settings, shuffle
         self.throughput = programs.throughput()
         order = np.argsort(programs.task, kind="stable")
         self.by_task = np.split(order, np.cumsum(np.bincount(programs.task))[:-1])
 
     def __len__(self) -> int:
-        return -(-len(self.by_task) // (self.settings.tasks_per_batch * _processes()[1]))
+        return -(-len(self.by_task) // self.settings.tasks_per_batch)
 
     def __iter__(self) -> Iterator[Step]:
         rng = np.random.default_rng([self.settings.seed, self.epoch])
         order = rng.permutation(len(self.by_task)) if self.shuffle else np.arange(len(self.by_task))
         size = self.settings.tasks_per_batch
-        steps = [order[start : start + size] for start in range(0, len(order), size)]
-        rank, processes = _processes()
-        for number in range(len(self)):
-            tasks = steps[(number * processes + rank) % len(steps)]
-            yield self.step(np.concatenate([self._draw(task, rng) for task in tasks]))
+        for start in range(0, len(order), size):
+            yield self.step(np.concatenate([self._draw(task, rng) for task in order[start : start + size]]))
 
     def _draw(self, task: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         rows = self.by_task[task]
@@ -138,13 +150,18 @@ class TaskBatches(EpochSteps):
     def step(self, rows: npt.NDArray[np.int64]) -> Step:
         """The step of the programs with the given numbers."""
         rows = rows[np.argsort(self.programs.task[rows], kind="stable")]
-        population = np.unique(self.programs.task[rows], return_inverse=True)[1].astype(np.int64)
-        graphs = self.programs.graphs.select(rows)
-        return (
-            self.scorer.batch(graphs, population),
+        task = self.programs.task[rows]
+        number = np.unique(task, return_inverse=True)[1]
+        rank, processes = _processes()
+        own = np.flatnonzero(number % processes == rank)
+        chosen = own if len(own) else np.flatnonzero(number == 0)
+        population = np.unique(number[chosen], return_inverse=True)[1].astype(np.int64)
+        return Step(
+            self.scorer.batch(self.programs.graphs.select(rows[chosen]).read(), population),
             torch.from_numpy(self.throughput[rows]),
             torch.from_numpy(self.programs.latency[rows].astype(np.float32)),
-            torch.from_numpy(self.programs.task[rows].astype(np.int64)),
+            torch.from_numpy(task.astype(np.int64)),
+            torch.from_numpy(own),
         )
 
 
@@ -153,6 +170,20 @@ def _processes() -> tuple[int, int]:
     if not torch.distributed.is_initialized():
         return 0, 1
     return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def _of_all(found: Tensor, step: Step) -> Tensor:
+    """What the processes found of the graphs they have, as one: float32[P] from float32[G].
+
+    A gradient reaches what this process found.
+    """
+    if _processes()[1] == 1:
+        return found
+    own = found[: len(step.own)]
+    none = own.new_zeros(len(step.target))
+    everything = none.index_add(0, step.own, own.detach())
+    torch.distributed.all_reduce(everything)
+    return everything + none.index_add(0, step.own, own - own.detach())
 
 
 class FitModule(lightning.LightningModule):
@@ -164,22 +195,23 @@ class FitModule(lightning.LightningModule):
         self.loss = combine(settings.loss)
 
     def training_step(self, step: Step, _index: int) -> Tensor:
-        """The loss of one step."""
-        batch, target, latency, task = step
-        scores, log_latency = self.model.score_and_latency(batch)
-        loss: Tensor = self.loss(scores, target, task)
+        """The loss of one step, of which DDP takes the mean gradient over the processes."""
+        scores, log_latency = self.model.score_and_latency(step.batch)
+        scores = _of_all(scores, step)
+        loss: Tensor = self.loss(scores, step.target, step.task)
         if log_latency is not None:
-            loss = loss + self.settings.latency_weight * latency_error(log_latency, latency)
-        self.log("train_loss", loss, batch_size=len(target), on_step=False, on_epoch=True)
-        return loss
+            error = latency_error(_of_all(log_latency, step), step.latency)
+            loss = loss + self.settings.latency_weight * error
+        self.log("train_loss", loss, batch_size=len(step.target), on_step=False, on_epoch=True)
+        # Each process has the gradient of its own programs' part of the loss: the sum is wanted, not the mean.
+        return loss * _processes()[1]
 
     def validation_step(self, step: Step, _index: int) -> None:
-        """Logs the loss and the share of wrongly ordered pairs of programs."""
-        batch, target, _, task = step
-        scores = self.model(batch)
-        self.log("validation_loss", self.loss(scores, target, task), batch_size=len(target), sync_dist=True)
-        error = pairwise_error(scores, target, task)
-        self.log("validation_error", error, batch_size=len(target), sync_dist=True)
+        """Logs the loss and the share of wrongly ordered pairs of programs, the same in all processes."""
+        scores = _of_all(self.model(step.batch), step)
+        programs = len(step.target)
+        self.log("validation_loss", self.loss(scores, step.target, step.task), batch_size=programs)
+        self.log("validation_error", pairwise_error(scores, step.target, step.task), batch_size=programs)
 
     def configure_optimizers(self) -> Any:
         """AdamW with a one-cycle learning rate."""
@@ -187,25 +219,24 @@ class FitModule(lightning.LightningModule):
             self.parameters(), self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )
         steps = int(self.trainer.estimated_stepping_batches)
+        # With ten steps the warm-up would end when it begins, and torch would divide by its length.
         schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, self.settings.learning_rate, total_steps=max(2, steps), pct_start=0.1
+            optimizer, self.settings.learning_rate, total_steps=max(11, steps), pct_start=0.1
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def transfer_batch_to_device(self, batch: Step, device: torch.device, _dataloader_idx: int) -> Step:
         """The step with all of its tensors on the device."""
-        graphs, *others = batch
-        target, latency, task = (tensor.to(device) for tensor in others)
-        return graphs.to(device), target, latency, task
+        return Step._make(part.to(device) for part in batch)
 
 
-def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: MeasuredPrograms, seed: int) -> Checkpoint:
+def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Programs, seed: int) -> Checkpoint:
     """An untrained model that standardises its inputs by the node values of the training programs.
 
     Args:
         config: The architecture.
         vectors: FastText vectors of length ``config.type_dim``.
-        train: The training programs.
+        train: The training programs, or some of them.
         seed: Seeds the weights.
 
     Raises:
@@ -214,7 +245,7 @@ def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Measu
     if vectors.dim != config.type_dim:
         raise InputError(f"node type vectors of length {vectors.dim}, and the model reads {config.type_dim}")
     chosen = columns(config.groups)
-    scale = Scale.fit([train.graphs.values[:, chosen]])
+    scale = Scale.fit([train.graphs.read().values[:, chosen]])
     mean, std = (torch.from_numpy(array.astype(np.float32)) for array in (scale.mean, scale.deviation))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -224,8 +255,8 @@ def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Measu
 
 def fit(
     checkpoint: Checkpoint,
-    train: MeasuredPrograms,
-    validation: MeasuredPrograms,
+    train: Programs,
+    validation: Programs,
     settings: FitSettings,
     folder: Path,
     progress: Progress = ignore,
@@ -236,8 +267,8 @@ def fit(
 
     Args:
         checkpoint: The model to start from.
-        train: Training programs.
-        validation: Programs of other tasks, for early stopping and the calibration.
+        train: Training programs; the trees learn from a sample of at most ``SAMPLED``.
+        validation: Programs of other tasks, for early stopping and the calibration; of many, a sample.
         settings: Settings of the training.
         folder: Folder of Lightning's checkpoints.
         progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before the trees are grown.
@@ -248,6 +279,7 @@ def fit(
     """
     if not len(train) or not len(validation):
         raise InputError("training needs at least one program to train on and one of another task to validate on")
+    validation = validation.sample(_VALIDATED, settings.seed, _VALIDATED_OF_TASK).in_memory()
     scorer = Scorer(checkpoint)
     batches = TaskBatches(train, scorer, settings, shuffle=True)
     module = FitModule(scorer.model, settings)
@@ -279,17 +311,17 @@ def fit(
         trained = replace(trained, trees=_trees(trained, train, validation, settings))
     if not settings.calibrated:
         return trained
-    scores = Scorer(trained).score(validation.graphs, validation.task)
+    scores = Scorer(trained).score(validation.graphs.read(), validation.task)
     return replace(trained, calibration=calibrate(scores, validation.throughput()))
 
 
-def _trees(
-    network: Checkpoint, train: MeasuredPrograms, validation: MeasuredPrograms, settings: FitSettings
-) -> StoreTrees:
+def _trees(network: Checkpoint, train: Programs, validation: Programs, settings: FitSettings) -> StoreTrees:
     """Trees of the training programs, whose scores spread like the network's within tasks that trained neither."""
     scorer = Scorer(network)
-    rows = store_rows(train.graphs, scorer.columns)
-    trees = grow_trees(rows, train.throughput(), train.task, settings.trees, settings.seed)
-    wanted = spread(scorer.score(validation.graphs, validation.task), validation.task)
-    own = spread(trees.score(store_rows(validation.graphs, scorer.columns)), validation.task)
+    some = train.sample(SAMPLED, settings.seed)
+    rows = store_rows(some.graphs.read(), scorer.columns)
+    trees = grow_trees(rows, some.throughput(), some.task, settings.trees, settings.seed)
+    graphs = validation.graphs.read()
+    wanted = spread(scorer.score(graphs, validation.task), validation.task)
+    own = spread(trees.score(store_rows(graphs, scorer.columns)), validation.task)
     return replace(trees, scale=wanted / own if own > 0 else 1.0)

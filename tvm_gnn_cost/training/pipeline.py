@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.programs import SAMPLED, MeasuredPrograms, Programs
 from tvm_gnn_cost.datasets.split import Split, split
 from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees
@@ -22,7 +22,7 @@ from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 VALIDATION_FRACTION = 0.12
 
 
-def split_programs(programs: MeasuredPrograms, held_out: Sequence[str], seed: int) -> Split:
+def split_programs(programs: Programs, held_out: Sequence[str], seed: int) -> Split:
     """The split with which every model is trained, see :func:`~tvm_gnn_cost.datasets.split.split`.
 
     Args:
@@ -37,7 +37,7 @@ def split_programs(programs: MeasuredPrograms, held_out: Sequence[str], seed: in
 
 
 def train_gnn(
-    programs: MeasuredPrograms,
+    programs: Programs,
     parts: Split,
     config: TopKGNNConfig,
     settings: FitSettings,
@@ -48,7 +48,7 @@ def train_gnn(
     """Trains a graph model, and its node type vectors, on the training part of the programs.
 
     Args:
-        programs: All programs.
+        programs: All programs; graphs that are in a store stay there, and are read when a step needs them.
         parts: The split of the programs.
         config: The architecture; ignored if there is a ``start``.
         settings: Settings of the training.
@@ -62,13 +62,17 @@ def train_gnn(
     """
     train = programs.select(parts.train)
     if start is None:
-        vectors = train_vectors(train.graphs, dim=config.type_dim, seed=settings.seed)
-        start = new_checkpoint(config, vectors, train, settings.seed)
+        start = _untrained(config, train.sample(SAMPLED, settings.seed).in_memory(), settings.seed)
     trained = fit(start, train, programs.select(parts.validation), settings, folder, progress)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
     rank_zero_only(shutil.rmtree)(folder)
     return trained
+
+
+def _untrained(config: TopKGNNConfig, programs: Programs, seed: int) -> Checkpoint:
+    vectors = train_vectors(programs.graphs.read(), dim=config.type_dim, seed=seed)
+    return new_checkpoint(config, vectors, programs, seed)
 
 
 def train_xgb(trees: BoostedTrees, programs: MeasuredPrograms, parts: Split) -> BoostedTrees:

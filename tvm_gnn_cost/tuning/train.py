@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from tvm_gnn_cost.datasets.held_out import networks_to_test
+from tvm_gnn_cost.datasets.programs import Programs
+from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.models.topk_gnn import PRESETS
@@ -21,6 +25,9 @@ from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
 #: The models that can be trained: the presets, and TVM's own.
 MODELS = (*PRESETS, "xgb")
+
+#: Graphs that take more than this share of the machine's memory stay in the store and are read when they are needed.
+_MEMORY_SHARE = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ def train(
 ) -> Trained:
     """Trains a model and writes its file; an interrupted training goes on at its last epoch.
 
+    A store larger than memory is read while it is trained on, which gives the same model; ``xgb`` needs all of it.
+
     Args:
         store: A graph store, see :func:`~tvm_gnn_cost.tuning.extract.extract`.
         output: The checkpoint to write; XGBoost's JSON for ``xgb``.
@@ -63,7 +72,7 @@ def train(
         learning_rate: The peak.
         seed: Of weights, order and validation tasks.
         accelerator: Lightning's ``cpu``, ``gpu`` or ``auto``.
-        devices: With several, Lightning's DDP.
+        devices: With several, Lightning's DDP, which shares out the tasks of each step.
         start: A checkpoint to go on training from.
         progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before what else takes long.
 
@@ -75,12 +84,15 @@ def train(
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")
     output = Path(output)
-    programs = GraphStore(Path(store)).load(with_features=model == "xgb")
-    parts = split_programs(programs, held_out or networks_to_test(programs.networks), seed)
+    graphs = GraphStore(Path(store))
     if model == "xgb":
+        measured = graphs.load(with_features=True)
+        parts = _split(measured, held_out, seed)
         progress(Stage("training"))
-        train_xgb(scheduler_named().boosted_trees(seed), programs, parts).save(output)
+        train_xgb(scheduler_named().boosted_trees(seed), measured, parts).save(output)
         return Trained(output, {"train_programs": len(parts.train) + len(parts.validation)})
+    programs = graphs.programs(int(_MEMORY_SHARE * psutil.virtual_memory().total / devices))
+    parts = _split(programs, held_out, seed)
     given: dict[str, Any] = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
     settings = replace(
         preset_settings(model, len(np.unique(programs.task[parts.train]))),
@@ -99,5 +111,9 @@ def train(
         Checkpoint.load(Path(start)) if start else None,
         progress,
     )
-    checkpoint.save(output)
+    rank_zero_only(checkpoint.save)(output)
     return Trained(output, checkpoint.card["training"])
+
+
+def _split(programs: Programs, held_out: Sequence[str], seed: int) -> Split:
+    return split_programs(programs, held_out or networks_to_test(programs.networks), seed)
