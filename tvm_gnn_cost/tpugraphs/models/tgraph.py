@@ -1,20 +1,31 @@
 """TGraph: scores the configurations of an XLA graph against each other (Maksimov et al. 2024, arXiv 2405.16623, 2.3).
 
-The configurations that are scored together are one input, and the network attends across them.
+The configurations that are scored together are one input, and the network attends across them. Nodes that are equal in
+every configuration are computed once, and a part of the nodes at a time: the memory that scoring takes grows with the
+different inputs of the first block, not with nodes times configurations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import SAGEConv
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
+from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Sharing, gather, on_device
+
+#: Nodes times configurations that are computed at once: few enough for the caches, enough to multiply matrices well.
+_ROWS = 16384
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +107,173 @@ class _Block(nn.Module):
         self.cross = CrossConfigAttention() if config.cross_attention else nn.Identity()
         self.activates_inside = config.activation == "inside"
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Turns float32[c, n, channels] into the same shape."""
-        # Instance normalisation; torch's own refuses a graph of one node.
-        variance, mean = torch.var_mean(x, dim=-2, keepdim=True, correction=0)
-        normal = (x - mean) * torch.rsqrt(variance + 1e-5)
-        added = self.cross(self.channels(self.convolution(normal, edge_index)))
-        return x + functional.gelu(added) if self.activates_inside else functional.gelu(x + added)
+    def messages(self, normal: Tensor) -> Tensor:
+        """What nodes give to their neighbours and to themselves, float32[..., 2 out], of float32[..., channels].
+
+        The convolution is linear behind the ReLU of its projection, so that a node can be multiplied once, before the
+        sums over neighbourhoods, in which it occurs several times.
+        """
+        convolution = self.convolution
+        projected = functional.relu(convolution.lin(normal), inplace=True)
+        given = functional.linear(projected, convolution.lin_l.weight)
+        return torch.cat([given, functional.linear(normal, convolution.lin_r.weight, convolution.lin_l.bias)], dim=-1)
+
+    def forward(self, x: Tensor, received: Tensor) -> Tensor:
+        """The block's output, float32[c, k, channels].
+
+        Args:
+            x: float32[c, k, channels], the block's input.
+            received: float32[c, k, out], the sum of what neighbours and the nodes themselves gave.
+        """
+        if self.convolution.normalize:
+            received = functional.normalize(received, dim=-1)
+        added = self.cross(self.channels(received))
+        return functional.gelu(added).add_(x) if self.activates_inside else functional.gelu(x + added)
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What a block computes from, for m classes of nodes in c configurations.
+
+    Attributes:
+        x: float32[r, channels], different activations.
+        row: int64[c, m], the row of ``x`` of each configuration and class.
+        given: float32[2 q, out]: row 2 i is for a node's neighbours, row 2 i + 1 for itself.
+        place: int64[c, m], the i of each configuration and class.
+    """
+
+    x: Tensor
+    row: Tensor
+    given: Tensor
+    place: Tensor
+
+
+class _Activations:
+    """Activations between the blocks, computed where they are asked for: a part of the nodes at a time.
+
+    Args:
+        blocks: TGraph's blocks.
+        averages: Whether a node takes the mean of its neighbours, not their sum.
+        encoded: float32[u, channels], the encoder's output.
+        sharing: Which of the graph's activations are equal.
+    """
+
+    def __init__(self, blocks: Sequence[_Block], averages: bool, encoded: Tensor, sharing: Sharing) -> None:
+        self._blocks, self._averages, self._sharing = blocks, averages, sharing
+        found, self._device = sharing.encoded, encoded.device
+        row, place = (on_device(one, self._device) for one in (found.row, found.place))
+        self._configs = len(row)
+        self._first = _Inputs(encoded, row, self._first_given(encoded), place)
+        self._norms: list[tuple[Tensor, Tensor]] = []
+
+    def mean(self) -> Tensor:
+        """The mean over the nodes behind the last block, float32[c, channels]."""
+        for level in range(1, len(self._blocks)):
+            self._norms.append(self._normalisation(level))
+        last = len(self._blocks)
+        size = self._sharing.level(last).size
+        share = on_device(size / size.sum(), self._device)
+
+        def part(classes: Integers) -> Tensor:
+            return share[on_device(classes, self._device)] @ self._behind(last, classes)
+
+        total = torch.zeros((), device=self._device)
+        for one in _each(part, self._parts(last)):
+            total = total + one
+        return total
+
+    def _parts(self, level: int) -> list[Integers]:
+        """The classes of a level, in parts that are computed one after another."""
+        classes = np.arange(len(self._sharing.level(level).size))
+        return np.array_split(classes, -(-len(classes) * self._configs // _ROWS))
+
+    def _behind(self, level: int, classes: Integers) -> Tensor:
+        """The output of a block, counted from 1, for k classes of nodes: float32[c, k, channels]."""
+        around = self._sharing.neighbourhood(level, classes, averages=self._averages)
+        inputs = self._inputs(level - 1, around.below)
+        members = on_device(around.members, self._device)
+        index = 2 * inputs.place[:, members] + on_device(around.is_own, self._device)
+        begins = around.begins + len(members) * np.arange(self._configs)[:, None]
+        received = functional.embedding_bag(
+            index.flatten(),
+            inputs.given,
+            on_device(begins.ravel(), self._device),
+            mode="sum",
+            per_sample_weights=on_device(around.weight, self._device).repeat(self._configs),
+        )
+        own = on_device(around.members[around.is_own], self._device)
+        x = gather(inputs.x, inputs.row[:, own])
+        output: Tensor = self._blocks[level - 1](x, received.view(*x.shape[:2], -1))
+        return output
+
+    def _inputs(self, level: int, classes: Integers) -> _Inputs:
+        """The input of the block behind a level, for some classes of this level."""
+        if level == 0:
+            chosen = on_device(classes, self._device)
+            return replace(self._first, row=self._first.row[:, chosen], place=self._first.place[:, chosen])
+        x = self._behind(level, classes)
+        scale, shift = self._norms[level - 1]
+        given = self._blocks[level].messages(torch.addcmul(shift[:, None], x, scale[:, None]))
+        place = torch.arange(x.shape[0] * x.shape[1], device=self._device).view(x.shape[:2])
+        return _Inputs(x.flatten(0, 1), place, given.view(2 * place.numel(), -1), place)
+
+    def _first_given(self, encoded: Tensor) -> Tensor:
+        """What nodes give in the first block: one product for each different row of each configuration."""
+        found = self._sharing.encoded
+        config, row, share = (on_device(one, self._device) for one in (found.config, found.row_in_config, found.share))
+        begins = on_device(np.searchsorted(found.config, np.arange(len(found.row))), self._device)
+
+        def mean_of(values: Tensor) -> Tensor:
+            return functional.embedding_bag(row, values, begins, mode="sum", per_sample_weights=share)
+
+        mean = mean_of(encoded)
+        # The difference of the squares is exact enough because all configurations have nearly the same mean.
+        centre = mean.detach().mean(dim=0)
+        square = mean_of((encoded - centre).square())
+        scale, shift = _scale_and_shift(mean, (square - (mean - centre).square()).clamp(min=0))
+
+        def part(some: slice) -> Tensor:
+            normal = torch.addcmul(gather(shift, config[some]), gather(encoded, row[some]), gather(scale, config[some]))
+            return self._blocks[0].messages(normal)
+
+        parts = [slice(begin, begin + _ROWS) for begin in range(0, len(row), _ROWS)]
+        return torch.cat(list(_each(part, parts))).view(2 * len(row), -1)
+
+    def _normalisation(self, level: int) -> tuple[Tensor, Tensor]:
+        """Instance normalisation of the input of the block behind a level (1 or more): scale and shift."""
+        size = self._sharing.level(level).size
+
+        def moments(classes: Integers) -> tuple[Tensor, Tensor]:
+            x = self._behind(level, classes)
+            share = on_device(size[classes] / size[classes].sum(), self._device)
+            mean = share @ x
+            return mean, share @ (x - mean[:, None]).square()
+
+        mean = variance = torch.zeros((), device=self._device)
+        before = 0.0
+        parts = self._parts(level)
+        # Moments of parts are joined as by Chan et al. 1983, "Algorithms for computing the sample variance".
+        for classes, (its_mean, its_variance) in zip(parts, _each(moments, parts), strict=True):
+            count = float(size[classes].sum())
+            share = count / (before + count)
+            apart = its_mean - mean
+            mean = mean + apart * share
+            variance = variance + (its_variance - variance) * share + apart.square() * (share * (1 - share))
+            before += count
+        return _scale_and_shift(mean, variance)
+
+
+def _each(function: Callable[[_Part], _Result], parts: Sequence[_Part]) -> Iterator[_Result]:
+    """Calls a function with each part; of several parts, training keeps the results alone and computes the rest again."""
+    again = torch.is_grad_enabled() and len(parts) > 1
+    for part in parts:
+        yield checkpoint(function, part, use_reentrant=False, preserve_rng_state=False) if again else function(part)
+
+
+def _scale_and_shift(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Instance normalisation as a product and a sum; torch's own refuses a graph of one node."""
+    scale = torch.rsqrt(variance + 1e-5)
+    return scale, -mean * scale
 
 
 class TGraph(ConfigurationModel):
@@ -114,7 +285,7 @@ class TGraph(ConfigurationModel):
 
     def __init__(self, config: TGraphConfig) -> None:
         super().__init__(config, config.channels)
-        self.has_edges = config.edges
+        self.has_edges, self.averages = config.edges, config.aggregation == "mean"
         self.blocks = nn.ModuleList(_Block(config) for _ in range(config.blocks))
         self.compares = config.cross_attention
         # The blocks see no tiles, and so nothing to compare: tiles are compared after they join.
@@ -122,13 +293,13 @@ class TGraph(ConfigurationModel):
         self.cross = CrossConfigAttention() if late else nn.Identity()
         self.out = nn.Linear(config.channels * (2 if late else 1), 1)
 
-    def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """The mean over the nodes after the blocks, float32[c, channels]."""
-        for block in self.blocks:
-            x = block(x, edge_index if self.has_edges else edge_index[:, :0])
-        return x.mean(dim=-2)
+        return _Activations(self.blocks, self.averages, encoded, graph.sharing).mean()
 
     def forward(self, graph: ConfiguredInput) -> Tensor:
         """The score of each configuration among the given ones, float32[c]."""
+        if not self.has_edges:
+            graph = replace(graph, edge_index=graph.edge_index[:, :0])
         scores: Tensor = self.out(self.cross(self.hidden(graph))).squeeze(-1)
         return scores
