@@ -93,11 +93,14 @@ def measure_case(net: type[TGraph], folder: Path, name: str, channels: int, repe
     share = -(-CONFIGS // max(1, math.ceil(CONFIGS * size / ACTIVATIONS)))
     found: dict[str, Any] = {"nodes": len(graph.opcode)}
     scores: list[list[float]] = []
+
+    def score_some(count: int) -> None:
+        scores.append(score(model, inputs, np.arange(count), count, permutations=1).tolist())
+
     for title, count in {"scoring": share, "scoring all": CONFIGS}.items():
         if title == "scoring" or (net is TGraph and count > share):
-            rows = np.arange(count)
             before = _reset_peak()
-            taken = seconds(lambda: scores.append(score(model, inputs, rows, len(rows), 1).tolist()), repeats)  # noqa: B023
+            taken = seconds(partial(score_some, count), repeats)
             found[title] = taken.ms() | {"configs": count, "mib": _peak() - before}
     found["scores"] = scores[0]
     # A backward pass keeps about five times what a forward pass needs.

@@ -185,7 +185,7 @@ class _Activations:
     def _parts(self, level: int) -> list[Integers]:
         """The classes of a level, in parts that are computed one after another."""
         classes = np.arange(len(self._sharing.level(level).size))
-        return np.array_split(classes, -(-len(classes) * self._configs // _ROWS))
+        return np.array_split(classes, min(len(classes), -(-len(classes) * self._configs // _ROWS)))
 
     def _behind(self, level: int, classes: Integers) -> Tensor:
         """The output of a block, counted from 1, for k classes of nodes: float32[c, k, channels]."""
