@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 from torch.nn import functional
 
@@ -31,7 +30,8 @@ class Level:
 
     Attributes:
         of_node: int64[n], the class of each node.
-        first: int64[k], a node of each class; nodes of neighbouring classes are near each other in the graph.
+        first: int64[k], the first node of each class, in the order of the module: neighbours are mostly near each other,
+            so that few classes beside some that follow each other are needed to compute them.
         size: float32[k], how many nodes each class has.
     """
 
@@ -111,11 +111,9 @@ class Sharing:
         # An edge that occurs twice counts twice.
         self._adjacency = csr_matrix((ones, (ends[1], ends[0])), shape=(count, count))
         self._degree = np.asarray(self._adjacency.sum(axis=1)).ravel()
-        # Neighbours come to stand side by side: then few classes beside a part of a level are needed to compute it.
-        self._order = reverse_cuthill_mckee(self._adjacency, symmetric_mode=True).astype(np.int64)
         own = self._features.copy()
         own[config_nodes] = own.max() + 1 + np.arange(len(config_nodes))
-        self._levels = [self._classes(own)]
+        self._levels = [_classes(own)]
 
     def level(self, number: int) -> Level:
         """The classes after a number of convolutions."""
@@ -124,7 +122,7 @@ class Sharing:
             # A sum of random numbers tells multisets of neighbours apart; two of 2^64 are equal by chance.
             words = np.random.default_rng(0).integers(0, 2**64, (2, last.max() + 1), np.uint64)
             around = self._adjacency.astype(np.uint64) @ words[0][last]
-            self._levels.append(self._classes(around + words[1][last]))
+            self._levels.append(_classes(around + words[1][last]))
         return self._levels[number]
 
     def neighbourhood(self, level: int, classes: Integers, *, averages: bool) -> Neighbourhood:
@@ -173,15 +171,15 @@ class Sharing:
         config, row_in_config = np.divmod(occurring, len(taken))
         return EncodedRows(nodes[taken], layouts[taken], row, config, row_in_config, share, place[keys])
 
-    def _classes(self, keys: npt.NDArray[Any]) -> Level:
-        """The classes of nodes with equal keys, numbered by where the first of them stands in the order."""
-        _, first, number = np.unique(keys[self._order], return_index=True, return_inverse=True)
-        by_first = np.argsort(first)
-        renumbered = np.empty_like(by_first)
-        renumbered[by_first] = np.arange(len(first))
-        of_node = np.empty_like(self._order)
-        of_node[self._order] = renumbered[number]
-        return Level(of_node, self._order[first[by_first]], np.bincount(of_node).astype(np.float32))
+
+def _classes(keys: npt.NDArray[Any]) -> Level:
+    """The classes of nodes with equal keys, numbered by their first nodes."""
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    by_first = np.argsort(first)
+    renumbered = np.empty_like(by_first)
+    renumbered[by_first] = np.arange(len(first))
+    of_node = renumbered[number]
+    return Level(of_node, first[by_first], np.bincount(of_node).astype(np.float32))
 
 
 def gather(table: Tensor, index: Tensor) -> Tensor:
