@@ -41,7 +41,7 @@ def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
     assert not torch.allclose(with_it(few), with_it(given)[:2], atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [16384, 30, 1])
+@pytest.mark.parametrize(("rows", "kept"), [(8192, 65536), (30, 65536), (30, 60), (1, 0)])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -53,8 +53,10 @@ def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
         {"edges": False},
     ],
 )
-def test_scores_and_gradients_are_those_of_the_equations(rows: int, changes: dict, monkeypatch: pytest.MonkeyPatch):
+def test_scores_and_gradients_are_those_of_the_equations(
+    rows: int, kept: int, changes: dict, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tgraph, "_ROWS", rows)
+    monkeypatch.setattr(tgraph, "_KEPT_ROWS", kept)
     for given in (repeated(), graph(), graph("tile"), graph(nodes=1)):
         kind = "layout" if given.configs.ndim == 3 else "tile"
         net, plain = model(kind, **changes), PlainTGraph(replace(SMALL, kind=kind, **changes))

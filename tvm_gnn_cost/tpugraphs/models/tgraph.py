@@ -23,7 +23,9 @@ from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, C
 from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Sharing, gather, on_device
 
 #: Nodes times configurations that are computed at once: few enough for the caches, enough to multiply matrices well.
-_ROWS = 16384
+_ROWS = 8192
+#: Nodes times configurations up to which the input of a block is kept, and what its backward pass needs.
+_KEPT_ROWS = 65536
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
@@ -107,16 +109,16 @@ class _Block(nn.Module):
         self.cross = CrossConfigAttention() if config.cross_attention else nn.Identity()
         self.activates_inside = config.activation == "inside"
 
-    def messages(self, normal: Tensor) -> Tensor:
-        """What nodes give to their neighbours and to themselves, float32[..., 2 out], of float32[..., channels].
+    def messages(self, normal: Tensor) -> tuple[Tensor, Tensor]:
+        """What nodes give to their neighbours and to themselves, each float32[r, out], of float32[r, channels].
 
         The convolution is linear behind the ReLU of its projection, so that a node can be multiplied once, before the
         sums over neighbourhoods, in which it occurs several times.
         """
         convolution = self.convolution
         projected = functional.relu(convolution.lin(normal), inplace=True)
-        given = functional.linear(projected, convolution.lin_l.weight)
-        return torch.cat([given, functional.linear(normal, convolution.lin_r.weight, convolution.lin_l.bias)], dim=-1)
+        own = functional.linear(normal, convolution.lin_r.weight, convolution.lin_l.bias)
+        return functional.linear(projected, convolution.lin_l.weight), own
 
     def forward(self, x: Tensor, received: Tensor) -> Tensor:
         """The block's output, float32[c, k, channels].
@@ -138,8 +140,8 @@ class _Inputs:
     Attributes:
         x: float32[r, channels], different activations.
         row: int64[c, m], the row of ``x`` of each configuration and class.
-        given: float32[2 q, out]: row 2 i is for a node's neighbours, row 2 i + 1 for itself.
-        place: int64[c, m], the i of each configuration and class.
+        given: float32[2 q, out]: what nodes give to their neighbours, and then what they give to themselves.
+        place: int64[c, m], the row of ``given`` of each configuration and class.
     """
 
     x: Tensor
@@ -149,7 +151,7 @@ class _Inputs:
 
 
 class _Activations:
-    """Activations between the blocks, computed where they are asked for: a part of the nodes at a time.
+    """Activations between the blocks of a graph, computed a part of the nodes at a time.
 
     Args:
         blocks: TGraph's blocks.
@@ -160,68 +162,75 @@ class _Activations:
 
     def __init__(self, blocks: Sequence[_Block], averages: bool, encoded: Tensor, sharing: Sharing) -> None:
         self._blocks, self._averages, self._sharing = blocks, averages, sharing
-        found, self._device = sharing.encoded, encoded.device
-        row, place = (on_device(one, self._device) for one in (found.row, found.place))
-        self._configs = len(row)
-        self._first = _Inputs(encoded, row, self._first_given(encoded), place)
+        self._device, self._configs = encoded.device, len(sharing.encoded.row)
         self._norms: list[tuple[Tensor, Tensor]] = []
+        self._kept = [self._first_inputs(encoded)]
 
     def mean(self) -> Tensor:
         """The mean over the nodes behind the last block, float32[c, channels]."""
-        for level in range(1, len(self._blocks)):
-            self._norms.append(self._normalisation(level))
         last = len(self._blocks)
-        size = self._sharing.level(last).size
-        share = on_device(size / size.sum(), self._device)
+        for level in range(1, last):
+            self._prepare(level)
+        share = self._sharing.level(last).size / len(self._sharing.level(last).of_node)
 
         def part(classes: Integers) -> Tensor:
-            return share[on_device(classes, self._device)] @ self._behind(last, classes)
+            return on_device(share[classes], self._device) @ self._behind(last, classes)
 
         total = torch.zeros((), device=self._device)
-        for one in _each(part, self._parts(last)):
+        for one in self._each(part, last):
             total = total + one
         return total
 
-    def _parts(self, level: int) -> list[Integers]:
-        """The classes of a level, in parts that are computed one after another."""
-        classes = np.arange(len(self._sharing.level(level).size))
-        return np.array_split(classes, min(len(classes), -(-len(classes) * self._configs // _ROWS)))
+    def _prepare(self, level: int) -> None:
+        """Finds the normalisation of the input of the block behind a level, and keeps the input if it is small."""
+        size = self._sharing.level(level).size
+        is_kept = len(self._kept) == level and self._is_small(level)
 
-    def _behind(self, level: int, classes: Integers) -> Tensor:
-        """The output of a block, counted from 1, for k classes of nodes: float32[c, k, channels]."""
-        around = self._sharing.neighbourhood(level, classes, averages=self._averages)
-        inputs = self._inputs(level - 1, around.below)
-        members = on_device(around.members, self._device)
-        index = 2 * inputs.place[:, members] + on_device(around.is_own, self._device)
-        begins = around.begins + len(members) * np.arange(self._configs)[:, None]
-        received = functional.embedding_bag(
-            index.flatten(),
-            inputs.given,
-            on_device(begins.ravel(), self._device),
-            mode="sum",
-            per_sample_weights=on_device(around.weight, self._device).repeat(self._configs),
-        )
-        own = on_device(around.members[around.is_own], self._device)
-        x = gather(inputs.x, inputs.row[:, own])
-        output: Tensor = self._blocks[level - 1](x, received.view(*x.shape[:2], -1))
-        return output
+        def moments(classes: Integers) -> tuple[Tensor, Tensor, Tensor | None]:
+            x = self._behind(level, classes)
+            share = on_device(size[classes] / size[classes].sum(), self._device)
+            mean = share @ x
+            return mean, share @ (x - mean[:, None]).square(), x if is_kept else None
+
+        mean = variance = torch.zeros((), device=self._device)
+        before = 0.0
+        kept = []
+        # Moments of parts are joined as by Chan et al. 1983, "Algorithms for computing the sample variance".
+        for classes, (its_mean, its_variance, x) in zip(self._parts(level), self._each(moments, level), strict=True):
+            count = float(size[classes].sum())
+            share = count / (before + count)
+            apart = its_mean - mean
+            mean = mean + apart * share
+            variance = variance + (its_variance - variance) * share + apart.square() * (share * (1 - share))
+            before += count
+            kept += [] if x is None else [x]
+        self._norms.append(_scale_and_shift(mean, variance))
+        if is_kept:
+            self._kept.append(self._joined(level, kept))
 
     def _inputs(self, level: int, classes: Integers) -> _Inputs:
         """The input of the block behind a level, for some classes of this level."""
-        if level == 0:
-            chosen = on_device(classes, self._device)
-            return replace(self._first, row=self._first.row[:, chosen], place=self._first.place[:, chosen])
-        x = self._behind(level, classes)
-        scale, shift = self._norms[level - 1]
-        given = self._blocks[level].messages(torch.addcmul(shift[:, None], x, scale[:, None]))
-        place = torch.arange(x.shape[0] * x.shape[1], device=self._device).view(x.shape[:2])
-        return _Inputs(x.flatten(0, 1), place, given.view(2 * place.numel(), -1), place)
+        if level >= len(self._kept):
+            return self._joined(level, [self._behind(level, classes)])
+        kept, chosen = self._kept[level], on_device(classes, self._device)
+        return replace(kept, row=kept.row[:, chosen], place=kept.place[:, chosen])
 
-    def _first_given(self, encoded: Tensor) -> Tensor:
-        """What nodes give in the first block: one product for each different row of each configuration."""
+    def _joined(self, level: int, parts: Sequence[Tensor]) -> _Inputs:
+        """The input of the block behind a level (1 or more), from its activations float32[c, m, channels] in parts."""
+        scale, shift = self._norms[level - 1]
+        block = self._blocks[level]
+        given = [block.messages(torch.addcmul(shift[:, None], x, scale[:, None]).flatten(0, 1)) for x in parts]
+        # The rows of each part stand one behind the other, its configurations one behind the other.
+        numbers = torch.arange(sum(x.shape[0] * x.shape[1] for x in parts), device=self._device)
+        rows = [one.view(x.shape[:2]) for one, x in zip(numbers.split([len(own) for own, _ in given]), parts, strict=True)]
+        row = torch.cat(rows, dim=1)
+        return _Inputs(torch.cat([x.flatten(0, 1) for x in parts]), row, _stacked(given), row)
+
+    def _first_inputs(self, encoded: Tensor) -> _Inputs:
+        """The input of the first block: one product for each different row of each configuration."""
         found = self._sharing.encoded
         config, row, share = (on_device(one, self._device) for one in (found.config, found.row_in_config, found.share))
-        begins = on_device(np.searchsorted(found.config, np.arange(len(found.row))), self._device)
+        begins = on_device(np.searchsorted(found.config, np.arange(self._configs)), self._device)
 
         def mean_of(values: Tensor) -> Tensor:
             return functional.embedding_bag(row, values, begins, mode="sum", per_sample_weights=share)
@@ -232,42 +241,57 @@ class _Activations:
         square = mean_of((encoded - centre).square())
         scale, shift = _scale_and_shift(mean, (square - (mean - centre).square()).clamp(min=0))
 
-        def part(some: slice) -> Tensor:
+        def part(some: slice) -> tuple[Tensor, Tensor]:
             normal = torch.addcmul(gather(shift, config[some]), gather(encoded, row[some]), gather(scale, config[some]))
             return self._blocks[0].messages(normal)
 
         parts = [slice(begin, begin + _ROWS) for begin in range(0, len(row), _ROWS)]
-        return torch.cat(list(_each(part, parts))).view(2 * len(row), -1)
+        given = _stacked(list(_each(part, parts, again=len(row) > _KEPT_ROWS)))
+        return _Inputs(encoded, on_device(found.row, self._device), given, on_device(found.place, self._device))
 
-    def _normalisation(self, level: int) -> tuple[Tensor, Tensor]:
-        """Instance normalisation of the input of the block behind a level (1 or more): scale and shift."""
-        size = self._sharing.level(level).size
+    def _behind(self, level: int, classes: Integers) -> Tensor:
+        """The output of a block, counted from 1, for k classes of nodes: float32[c, k, channels]."""
+        around = self._sharing.neighbourhood(level, classes, averages=self._averages)
+        inputs = self._inputs(level - 1, around.below)
+        members = on_device(around.members, self._device)
+        own_rows = on_device(around.is_own * (len(inputs.given) // 2), self._device)
+        begins = around.begins + len(members) * np.arange(self._configs)[:, None]
+        received = functional.embedding_bag(
+            (inputs.place[:, members] + own_rows).flatten(),
+            inputs.given,
+            on_device(begins.ravel(), self._device),
+            mode="sum",
+            per_sample_weights=on_device(around.weight, self._device).repeat(self._configs),
+        )
+        x = gather(inputs.x, inputs.row[:, on_device(around.members[around.is_own], self._device)])
+        output: Tensor = self._blocks[level - 1](x, received.view(*x.shape[:2], -1))
+        return output
 
-        def moments(classes: Integers) -> tuple[Tensor, Tensor]:
-            x = self._behind(level, classes)
-            share = on_device(size[classes] / size[classes].sum(), self._device)
-            mean = share @ x
-            return mean, share @ (x - mean[:, None]).square()
+    def _is_small(self, level: int) -> bool:
+        return self._configs * len(self._sharing.level(level).size) <= _KEPT_ROWS
 
-        mean = variance = torch.zeros((), device=self._device)
-        before = 0.0
-        parts = self._parts(level)
-        # Moments of parts are joined as by Chan et al. 1983, "Algorithms for computing the sample variance".
-        for classes, (its_mean, its_variance) in zip(parts, _each(moments, parts), strict=True):
-            count = float(size[classes].sum())
-            share = count / (before + count)
-            apart = its_mean - mean
-            mean = mean + apart * share
-            variance = variance + (its_variance - variance) * share + apart.square() * (share * (1 - share))
-            before += count
-        return _scale_and_shift(mean, variance)
+    def _parts(self, level: int) -> list[Integers]:
+        """The classes of a level, in parts that are computed one after another."""
+        classes = np.arange(len(self._sharing.level(level).size))
+        return np.array_split(classes, min(len(classes), -(-len(classes) * self._configs // _ROWS)))
+
+    def _each(self, function: Callable[[Integers], _Result], level: int) -> Iterator[_Result]:
+        """Calls a function with each part of the classes of a level."""
+        return _each(function, self._parts(level), again=not self._is_small(level))
 
 
-def _each(function: Callable[[_Part], _Result], parts: Sequence[_Part]) -> Iterator[_Result]:
-    """Calls a function with each part; of several parts, training keeps the results alone and computes the rest again."""
-    again = torch.is_grad_enabled() and len(parts) > 1
+def _each(function: Callable[[_Part], _Result], parts: Sequence[_Part], again: bool) -> Iterator[_Result]:
+    """Calls a function with each part; ``again``: training keeps the results alone and computes the rest once more."""
     for part in parts:
-        yield checkpoint(function, part, use_reentrant=False, preserve_rng_state=False) if again else function(part)
+        if again and torch.is_grad_enabled():
+            yield checkpoint(function, part, use_reentrant=False, preserve_rng_state=False)
+        else:
+            yield function(part)
+
+
+def _stacked(given: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """What nodes give, in parts, as one table: first to their neighbours, then to themselves."""
+    return torch.cat([to_neighbours for to_neighbours, _ in given] + [to_themselves for _, to_themselves in given])
 
 
 def _scale_and_shift(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
