@@ -67,7 +67,7 @@ def test_a_neighbourhood_is_all_neighbours_and_the_node(averages: bool):
     for one, begin, end in zip(classes, found.begins, ends, strict=True):
         node = sharing.level(2).first[one]
         around = sharing.level(1).of_node[neighbours(given, node)]
-        members = found.below[found.members[begin:end]]
+        members = found.members[begin:end]
         assert members[-1] == sharing.level(1).of_node[node]
         assert sorted(members[:-1]) == sorted(around)
         assert found.is_own[begin:end].tolist() == [False] * len(around) + [True]

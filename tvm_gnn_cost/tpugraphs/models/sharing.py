@@ -45,14 +45,12 @@ class Neighbourhood:
     """What k classes of one level are computed from: themselves and their neighbours, one convolution before.
 
     Attributes:
-        below: int64[m], classes of the level below.
-        members: int64[e], positions in ``below``: for each class its neighbours and then itself.
+        members: int64[e], classes of the level below: for each class its neighbours' and then its own.
         begins: int64[k], where the members of each class begin.
         is_own: bool[e], whether a member is the class itself.
         weight: float32[e], the weight of each neighbour's message; 1 for the class itself.
     """
 
-    below: Integers
     members: Integers
     begins: Integers
     is_own: npt.NDArray[np.bool_]
@@ -137,10 +135,8 @@ class Sharing:
         around = self._adjacency[nodes]
         ends = around.indptr[1:]
         weight = around.data / np.repeat(self._degree[nodes], np.diff(around.indptr)) if averages else around.data
-        found, members = np.unique(np.insert(below[around.indices], ends, below[nodes]), return_inverse=True)
         return Neighbourhood(
-            found,
-            members,
+            np.insert(below[around.indices], ends, below[nodes]),
             around.indptr[:-1] + np.arange(len(nodes)),
             np.insert(np.zeros(len(around.data), bool), ends, True),
             np.insert(weight.astype(np.float32), ends, 1),

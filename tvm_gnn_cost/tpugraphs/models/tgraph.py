@@ -120,16 +120,18 @@ class _Block(nn.Module):
         own = functional.linear(normal, convolution.lin_r.weight, convolution.lin_l.bias)
         return functional.linear(projected, convolution.lin_l.weight), own
 
-    def forward(self, x: Tensor, received: Tensor) -> Tensor:
+    def forward(self, received: Tensor, x: Tensor | None) -> Tensor:
         """The block's output, float32[c, k, channels].
 
         Args:
-            x: float32[c, k, channels], the block's input.
             received: float32[c, k, out], the sum of what neighbours and the nodes themselves gave.
+            x: float32[c, k, channels], the block's input, which it adds; None leaves the addition to the caller.
         """
         if self.convolution.normalize:
             received = functional.normalize(received, dim=-1)
         added = self.cross(self.channels(received))
+        if x is None:
+            return functional.gelu(added)
         return functional.gelu(added).add_(x) if self.activates_inside else functional.gelu(x + added)
 
 
@@ -163,6 +165,8 @@ class _Activations:
     def __init__(self, blocks: Sequence[_Block], averages: bool, encoded: Tensor, sharing: Sharing) -> None:
         self._blocks, self._averages, self._sharing = blocks, averages, sharing
         self._device, self._configs = encoded.device, len(sharing.encoded.row)
+        # Of each level: its mean over the nodes, and its normalisation.
+        self._means: list[Tensor] = []
         self._norms: list[tuple[Tensor, Tensor]] = []
         self._kept = [self._first_inputs(encoded)]
 
@@ -173,21 +177,22 @@ class _Activations:
             self._prepare(level)
         share = self._sharing.level(last).size / len(self._sharing.level(last).of_node)
 
-        def part(classes: Integers) -> Tensor:
-            return on_device(share[classes], self._device) @ self._behind(last, classes)
+        def part(classes: Integers, x: Tensor) -> Tensor:
+            return on_device(share[classes], self._device) @ x
 
-        total = torch.zeros((), device=self._device)
-        for one in self._each(part, last):
+        # The mean of a sum is the sum of the means: of what the last block adds to its input, and of its input.
+        adds = self._blocks[-1].activates_inside
+        total = self._means[-1] if adds else torch.zeros((), device=self._device)
+        for one in self._each(part, last, with_input=not adds):
             total = total + one
         return total
 
     def _prepare(self, level: int) -> None:
-        """Finds the normalisation of the input of the block behind a level, and keeps the input if it is small."""
+        """Finds the mean and the normalisation of a level's activations, and keeps the next block's input if small."""
         size = self._sharing.level(level).size
         is_kept = len(self._kept) == level and self._is_small(level)
 
-        def moments(classes: Integers) -> tuple[Tensor, Tensor, Tensor | None]:
-            x = self._behind(level, classes)
+        def moments(classes: Integers, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
             share = on_device(size[classes] / size[classes].sum(), self._device)
             mean = share @ x
             return mean, share @ (x - mean[:, None]).square(), x if is_kept else None
@@ -204,26 +209,20 @@ class _Activations:
             variance = variance + (its_variance - variance) * share + apart.square() * (share * (1 - share))
             before += count
             kept += [] if x is None else [x]
+        self._means.append(mean)
         self._norms.append(_scale_and_shift(mean, variance))
         if is_kept:
-            self._kept.append(self._joined(level, kept))
+            self._kept.append(self._inputs(level, kept))
 
-    def _inputs(self, level: int, classes: Integers) -> _Inputs:
-        """The input of the block behind a level, for some classes of this level."""
-        if level >= len(self._kept):
-            return self._joined(level, [self._behind(level, classes)])
-        kept, chosen = self._kept[level], on_device(classes, self._device)
-        return replace(kept, row=kept.row[:, chosen], place=kept.place[:, chosen])
-
-    def _joined(self, level: int, parts: Sequence[Tensor]) -> _Inputs:
+    def _inputs(self, level: int, parts: Sequence[Tensor]) -> _Inputs:
         """The input of the block behind a level (1 or more), from its activations float32[c, m, channels] in parts."""
-        scale, shift = self._norms[level - 1]
+        scale, shift = self._norms[level]
         block = self._blocks[level]
         given = [block.messages(torch.addcmul(shift[:, None], x, scale[:, None]).flatten(0, 1)) for x in parts]
-        # The rows of each part stand one behind the other, its configurations one behind the other.
-        numbers = torch.arange(sum(x.shape[0] * x.shape[1] for x in parts), device=self._device)
-        rows = [one.view(x.shape[:2]) for one, x in zip(numbers.split([len(own) for own, _ in given]), parts, strict=True)]
-        row = torch.cat(rows, dim=1)
+        # Part stands behind part, and in a part configuration behind configuration.
+        numbers = torch.arange(sum(len(own) for own, _ in given), device=self._device)
+        pieces = numbers.split([len(own) for own, _ in given])
+        row = torch.cat([one.view(x.shape[:2]) for one, x in zip(pieces, parts, strict=True)], dim=1)
         return _Inputs(torch.cat([x.flatten(0, 1) for x in parts]), row, _stacked(given), row)
 
     def _first_inputs(self, encoded: Tensor) -> _Inputs:
@@ -240,32 +239,55 @@ class _Activations:
         centre = mean.detach().mean(dim=0)
         square = mean_of((encoded - centre).square())
         scale, shift = _scale_and_shift(mean, (square - (mean - centre).square()).clamp(min=0))
+        self._means.append(mean)
+        self._norms.append((scale, shift))
 
         def part(some: slice) -> tuple[Tensor, Tensor]:
             normal = torch.addcmul(gather(shift, config[some]), gather(encoded, row[some]), gather(scale, config[some]))
             return self._blocks[0].messages(normal)
 
         parts = [slice(begin, begin + _ROWS) for begin in range(0, len(row), _ROWS)]
-        given = _stacked(list(_each(part, parts, again=len(row) > _KEPT_ROWS)))
+        given = _stacked([_again(part, one) if len(row) > _KEPT_ROWS else part(one) for one in parts])
         return _Inputs(encoded, on_device(found.row, self._device), given, on_device(found.place, self._device))
 
-    def _behind(self, level: int, classes: Integers) -> Tensor:
-        """The output of a block, counted from 1, for k classes of nodes: float32[c, k, channels]."""
-        around = self._sharing.neighbourhood(level, classes, averages=self._averages)
-        inputs = self._inputs(level - 1, around.below)
-        members = on_device(around.members, self._device)
-        own_rows = on_device(around.is_own * (len(inputs.given) // 2), self._device)
-        begins = around.begins + len(members) * np.arange(self._configs)[:, None]
+    def _behind(self, level: int, parts: Sequence[Integers], *, with_input: bool = True) -> Iterator[Tensor]:
+        """The output of a block, counted from 1, for the k classes of each part: float32[c, k, channels].
+
+        All parts are added up in one go: the gradient of a sum is as large as the table that is added from.
+        """
+        around = [self._sharing.neighbourhood(level, classes, averages=self._averages) for classes in parts]
+        members = [one.members for one in around]
+        if level <= len(self._kept):
+            inputs = self._kept[level - 1]
+        else:
+            below, positions = np.unique(np.concatenate(members), return_inverse=True)
+            members = np.split(positions, np.cumsum([len(one) for one in members])[:-1])
+            inputs = self._inputs(level - 1, list(self._behind(level - 1, [below])))
+        own_rows = len(inputs.given) // 2
+        index, begins, weight, rows = [], [], [], []
+        begin = 0
+        for one, its_members in zip(around, members, strict=True):
+            place = inputs.place[:, on_device(its_members, self._device)]
+            index.append((place + on_device(one.is_own * own_rows, self._device)).flatten())
+            begins.append((begin + one.begins + len(its_members) * np.arange(self._configs)[:, None]).ravel())
+            weight.append(np.tile(one.weight, self._configs))
+            rows.append(inputs.row[:, on_device(its_members[one.is_own], self._device)].flatten())
+            begin += len(weight[-1])
         received = functional.embedding_bag(
-            (inputs.place[:, members] + own_rows).flatten(),
+            torch.cat(index),
             inputs.given,
-            on_device(begins.ravel(), self._device),
+            on_device(np.concatenate(begins), self._device),
             mode="sum",
-            per_sample_weights=on_device(around.weight, self._device).repeat(self._configs),
-        )
-        x = gather(inputs.x, inputs.row[:, on_device(around.members[around.is_own], self._device)])
-        output: Tensor = self._blocks[level - 1](x, received.view(*x.shape[:2], -1))
-        return output
+            per_sample_weights=on_device(np.concatenate(weight), self._device),
+        ).split([len(one) for one in rows])
+        own: Sequence[Tensor | None] = [None] * len(parts)
+        if with_input:
+            own = gather(inputs.x, torch.cat(rows)).split([len(one) for one in rows])
+        for its_received, x in zip(received, own, strict=True):
+            shape = (self._configs, -1, its_received.shape[1])
+            yield self._blocks[level - 1](
+                its_received.view(shape), None if x is None else x.view(self._configs, -1, x.shape[1])
+            )
 
     def _is_small(self, level: int) -> bool:
         return self._configs * len(self._sharing.level(level).size) <= _KEPT_ROWS
@@ -275,18 +297,30 @@ class _Activations:
         classes = np.arange(len(self._sharing.level(level).size))
         return np.array_split(classes, min(len(classes), -(-len(classes) * self._configs // _ROWS)))
 
-    def _each(self, function: Callable[[Integers], _Result], level: int) -> Iterator[_Result]:
-        """Calls a function with each part of the classes of a level."""
-        return _each(function, self._parts(level), again=not self._is_small(level))
+    def _each(
+        self, function: Callable[[Integers, Tensor], _Result], level: int, *, with_input: bool = True
+    ) -> Iterator[_Result]:
+        """Calls a function with each part of the classes of a level and the block's output for them."""
+        parts = self._parts(level)
+        if self._is_small(level):
+            for classes, x in zip(parts, self._behind(level, parts, with_input=with_input), strict=True):
+                yield function(classes, x)
+            return
+
+        def one(classes: Integers) -> _Result:
+            (x,) = self._behind(level, [classes], with_input=with_input)
+            return function(classes, x)
+
+        for classes in parts:
+            yield _again(one, classes)
 
 
-def _each(function: Callable[[_Part], _Result], parts: Sequence[_Part], again: bool) -> Iterator[_Result]:
-    """Calls a function with each part; ``again``: training keeps the results alone and computes the rest once more."""
-    for part in parts:
-        if again and torch.is_grad_enabled():
-            yield checkpoint(function, part, use_reentrant=False, preserve_rng_state=False)
-        else:
-            yield function(part)
+def _again(function: Callable[[_Part], _Result], part: _Part) -> _Result:
+    """Calls a function; training keeps its result alone and computes the rest once more in the backward pass."""
+    if not torch.is_grad_enabled():
+        return function(part)
+    result: _Result = checkpoint(function, part, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 def _stacked(given: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
