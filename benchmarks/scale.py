@@ -240,8 +240,8 @@ def benchmark(arguments: argparse.Namespace, data: Path, folder: Path) -> None:
             ("drawing", partial(drawing, store, steps)),
             ("training", partial(training, store, trees)),
         ):
-            with console.status(f"{name}, {until:,} programs"):
-                row[name] = measured_alone(step)
+            console.print(f"{until:,} programs: {name}", highlight=False)
+            row[name] = measured_alone(step)
         rows.append(row)
     days = estimate(extracted, rows[-1])
     show(extracted, rows, days)
