@@ -120,9 +120,10 @@ def synthetic(real: MeasuredPrograms, numbers: npt.NDArray[np.int64], of_task: i
 
 def with_other_constants(graphs: ProgramGraphs, rng: np.random.Generator) -> ProgramGraphs:
     """The graphs with their counts multiplied: within a program equal counts stay equal, which is what compresses."""
-    factors = rng.integers(1, 64, (len(graphs), len(_COUNTS))).astype(np.float32)
+    factors = rng.integers(1, 64, (len(graphs), len(_COUNTS)))
     values = graphs.values.copy()
-    counts = np.exp2(np.abs(values[:, _COUNTS])) - 1
+    # Limits of a data type are constants too: in float32 their products would be infinite.
+    counts = np.exp2(np.abs(values[:, _COUNTS]), dtype=np.float64) - 1
     more = np.log2(1 + counts * np.repeat(factors, graphs.node_counts, axis=0))
     values[:, _COUNTS] = np.sign(values[:, _COUNTS]) * more
     return replace(graphs, values=values)
@@ -240,8 +241,8 @@ def benchmark(arguments: argparse.Namespace, data: Path, folder: Path) -> None:
             ("drawing", partial(drawing, store, steps)),
             ("training", partial(training, store, trees)),
         ):
-            with console.status(f"{name}, {until:,} programs"):
-                row[name] = measured_alone(step)
+            console.print(f"{until:,} programs: {name}", highlight=False)
+            row[name] = measured_alone(step)
         rows.append(row)
     days = estimate(extracted, rows[-1])
     show(extracted, rows, days)

@@ -220,8 +220,9 @@ class FitModule(lightning.LightningModule):
         )
         steps = int(self.trainer.estimated_stepping_batches)
         # With ten steps the warm-up would end when it begins, and torch would divide by its length.
+        steps = 11 if steps == 10 else max(2, steps)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, self.settings.learning_rate, total_steps=max(11, steps), pct_start=0.1
+            optimizer, self.settings.learning_rate, total_steps=steps, pct_start=0.1
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
