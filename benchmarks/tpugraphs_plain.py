@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from tvm_gnn_cost.tpugraphs.format import LAYOUT_VALUES, NO_DIMENSION
@@ -34,7 +36,7 @@ def _each_encoded(net: NodeEncoder, graph: ConfiguredInput) -> Tensor:
     return encoded
 
 
-def _block(block: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
+def _block(block: Any, x: Tensor, edges: Tensor) -> Tensor:
     """Turns float32[c, n, channels] into the same shape."""
     variance, mean = torch.var_mean(x, dim=-2, keepdim=True, correction=0)
     normal = (x - mean) * torch.rsqrt(variance + 1e-5)

@@ -1,8 +1,8 @@
 """How much time and memory TGraph takes to score and to train on layouts of graphs of 3,000 and of 40,000 nodes.
 
-The graphs are transformers as JAX passes them to XLA, with and without pruning. TGraph, which computes equal nodes once,
-stands beside the plain computation of the same scores; each runs in a process of its own. The time and the bytes that
-packing costs and saves are measured where configurations are read.
+The graphs are transformers as JAX passes them to XLA, with and without pruning. TGraph, which computes equal nodes
+once, stands beside the plain computation of the same scores; each runs in a process of its own. The time and the bytes
+that packing costs and saves are measured where configurations are read.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ CONFIGS = 128
 LONG_S = 10.0
 #: Floats of one layer's output in the plain computation, which compares as many configurations at once as this allows.
 ACTIVATIONS = 4e8
-#: What is compared, by how it computes.
-NETS: dict[str, type[TGraph]] = {"plain": PlainTGraph, "shared": TGraph}
 
 
 @dataclass(frozen=True)
@@ -79,36 +77,37 @@ def seconds(work: Callable[[], object], repeats: int) -> Seconds:
     return Seconds(statistics.median(taken), min(taken), max(taken), len(taken))
 
 
-def measure_case(net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
-    """Scores configurations of a prepared graph, then trains on it; the target of a process of its own.
+def measure_scoring(
+    net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, share_only: bool, results: Any
+) -> None:
+    """Scores configurations of a prepared graph; the target of a process of its own.
 
-    Of a large graph, the plain computation can compare only a share of the configurations at once: this share is timed.
+    Of a large graph, the plain computation can compare only a share of the configurations at once.
     """
     torch.set_num_threads(1)
-    graph = read_prepared(folder, name)
-    inputs = GraphInputs(graph, Scale.fit([graph.numbers]))
+    inputs, size = _inputs(folder, name, channels)
     torch.manual_seed(0)
     model = net(TGraphConfig(channels=channels)).eval()
-    size = len(graph.opcode) * channels
-    share = -(-CONFIGS // max(1, math.ceil(CONFIGS * size / ACTIVATIONS)))
-    found: dict[str, Any] = {"nodes": len(graph.opcode)}
+    count = -(-CONFIGS // math.ceil(CONFIGS * size / ACTIVATIONS)) if share_only else CONFIGS
     scores: list[list[float]] = []
+    before = _reset_peak()
+    taken = seconds(
+        lambda: scores.append(score(model, inputs, np.arange(count), count, permutations=1).tolist()), repeats
+    )
+    results.put(taken.ms() | {"configs": count, "mib": _peak() - before, "scores": scores[0]})
 
-    def score_some(count: int) -> None:
-        scores.append(score(model, inputs, np.arange(count), count, permutations=1).tolist())
 
-    for title, count in {"scoring": share, "scoring all": CONFIGS}.items():
-        if title == "scoring" or (net is TGraph and count > share):
-            before = _reset_peak()
-            taken = seconds(partial(score_some, count), repeats)
-            found[title] = taken.ms() | {"configs": count, "mib": _peak() - before}
-    found["scores"] = scores[0]
-    # A backward pass keeps about five times what a forward pass needs.
+def measure_training(net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
+    """Trains on a prepared graph; the target of a process of its own."""
+    torch.set_num_threads(1)
+    inputs, size = _inputs(folder, name, channels)
+    model = net(TGraphConfig(channels=channels))
+    # A backward pass of the plain computation keeps about five times what a forward pass needs.
     count = max(2, min(RankerSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
-    optimizer = torch.optim.AdamW(model.train().parameters())
-    assert graph.runtime is not None, "write_graph wrote them"
-    runtime = torch.from_numpy(graph.runtime[:count].astype(np.float32))
-    hidden = np.random.default_rng(0).random(len(graph.opcode)) < TGraphConfig().unknown_opcodes
+    optimizer = torch.optim.AdamW(model.parameters())
+    assert inputs.graph.runtime is not None, "write_graph wrote them"
+    runtime = torch.from_numpy(inputs.graph.runtime[:count].astype(np.float32))
+    hidden = np.random.default_rng(0).random(len(inputs.opcode)) < TGraphConfig().unknown_opcodes
 
     def step() -> None:
         optimizer.zero_grad()
@@ -118,8 +117,13 @@ def measure_case(net: type[TGraph], folder: Path, name: str, channels: int, repe
 
     before = _reset_peak()
     taken = seconds(step, repeats)
-    found["training"] = taken.ms() | {"configs": count, "mib": _peak() - before}
-    results.put(found)
+    results.put(taken.ms() | {"configs": count, "mib": _peak() - before})
+
+
+def _inputs(folder: Path, name: str, channels: int) -> tuple[GraphInputs, int]:
+    """A prepared graph, and the floats of one layer's output for one of its configurations."""
+    graph = read_prepared(folder, name)
+    return GraphInputs(graph, Scale.fit([graph.numbers])), len(graph.opcode) * channels
 
 
 def reading(path: Path, graph: PreparedGraph, folder: Path, repeats: int) -> dict[str, dict[str, float]]:
@@ -160,16 +164,20 @@ def _in_own_process(target: Callable[..., None], *arguments: object) -> dict[str
     return found
 
 
-def _compare(arguments: tuple[object, ...]) -> dict[str, Any]:
-    """What both computations take for one graph, the ratios, and whether their scores agree."""
-    both = {title: _in_own_process(measure_case, net, *arguments) for title, net in NETS.items()}
-    plain, shared = both["plain"], both["shared"]
-    one, other = (np.array(found.pop("scores")) for found in (plain, shared))
-    ratios = {
-        what: {unit: plain[what][unit] / shared[what][unit] for unit in ("ms", "mib")} for what in ("scoring", "training")
-    }
-    agreement = {"kendall_tau": kendall_tau(one, other), "difference": float(abs(one - other).max() / one.std())}
-    return {**both, "ratios": ratios, "agreement": agreement}
+def _compare(*case: object) -> dict[str, dict[str, Any]]:
+    """What the plain computation and TGraph take for one graph, the ratios, and how far their scores agree."""
+    nets = {"plain": PlainTGraph, "shared": TGraph}
+    scoring: dict[str, Any] = {how: _in_own_process(measure_scoring, net, *case, True) for how, net in nets.items()}
+    training: dict[str, Any] = {how: _in_own_process(measure_training, net, *case) for how, net in nets.items()}
+    for both in (scoring, training):
+        both["ratios"] = {unit: both["plain"][unit] / max(1.0, both["shared"][unit]) for unit in ("ms", "mib")}
+    plain, shared = (np.array(scoring[how].pop("scores")) for how in nets)
+    scoring |= {"tau": kendall_tau(plain, shared), "difference": float(abs(plain - shared).max() / plain.std())}
+    found = {"scoring": scoring, "training": training}
+    if scoring["shared"]["configs"] < CONFIGS:
+        every = _in_own_process(measure_scoring, TGraph, *case, False)
+        found["scoring all at once"] = {"shared": {key: value for key, value in every.items() if key != "scores"}}
+    return found
 
 
 def main() -> None:
@@ -197,8 +205,9 @@ def main() -> None:
                 folder = Path(temporary) / how
                 prepare_graph(read_graph(path), folder, prunes=prunes)
                 title_how = f"{title}, {how}"
-                cases[title_how] = one = _compare((folder, path.stem, channels, repeats))
-                _add_rows(table, title_how, one)
+                cases[title_how] = one = _compare(folder, path.stem, channels, repeats)
+                nodes = len(read_prepared(folder, path.stem).opcode)
+                _add_rows(table, title_how, nodes, one)
             found = reading(path, read_prepared(Path(temporary) / "pruned", path.stem), Path(temporary), repeats)
             cases[f"{title}, reading"] = found
             for form, size in found.items():
@@ -209,18 +218,15 @@ def main() -> None:
     write_result(arguments.json, "tpugraphs_speed", settings, {"cases": cases})
 
 
-def _add_rows(table: Table, title: str, case: dict[str, Any]) -> None:
-    """Adds the rows of one graph to the table, and prints how much faster it became."""
-    for what in ("scoring", "scoring all", "training"):
-        if what not in case["shared"]:
-            continue
-        shared, plain = case["shared"][what], case["plain"].get(what)
-        cells = [f"{case['shared']['nodes']:,}", what, str(shared["configs"])]
+def _add_rows(table: Table, title: str, nodes: int, case: dict[str, dict[str, Any]]) -> None:
+    """Adds the rows of one graph to the table, and prints what they say."""
+    for what, one in case.items():
+        cells = [f"{nodes:,}", what, str(one["shared"]["configs"])]
         for unit in ("ms", "mib"):
-            ratio = f"{case['ratios'][what][unit]:.1f}" if plain else ""
-            cells += [f"{plain[unit]:,.0f}" if plain else "", f"{shared[unit]:,.0f}", ratio]
-        table.add_row(title, *cells, f"{case['agreement']['kendall_tau']:.4f}" if what == "scoring" else "")
-        console.print(f"{title}, {what}: {shared['ms']:,.0f} ms", highlight=False)
+            plain, ratio = (f"{one['plain'][unit]:,.0f}", f"{one['ratios'][unit]:.1f}") if "plain" in one else ("", "")
+            cells += [plain, f"{one['shared'][unit]:,.0f}", ratio]
+        table.add_row(title, *cells, f"{one['tau']:.4f}" if "tau" in one else "")
+        console.print(f"{title}, {what}: {one['shared']['ms']:,.0f} ms", highlight=False)
 
 
 if __name__ == "__main__":

@@ -135,9 +135,7 @@ class GraphInputs:
         self.edge_index = torch.from_numpy(graph.edge_index)
         self.config_nodes = torch.from_numpy(graph.config_nodes)
 
-    def with_configs(
-        self, rows: npt.NDArray[np.int64], hidden: npt.NDArray[np.bool_] | None = None
-    ) -> ConfiguredInput:
+    def with_configs(self, rows: npt.NDArray[np.int64], hidden: npt.NDArray[np.bool_] | None = None) -> ConfiguredInput:
         """The input of a model: the graph with some of its configurations.
 
         Args:

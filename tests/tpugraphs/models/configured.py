@@ -33,8 +33,8 @@ def graph(kind: str = "layout", nodes: int = 6, configs: int = 5, seed: int = 0)
 def repeated(copies: int = 4, configs: int = 5, seed: int = 0) -> ConfiguredInput:
     """Copies of a graph, one behind the other, their nodes in a random order.
 
-    A copy has nine nodes. Two of them have layouts, with few different values; the ninth is connected to nothing but one
-    node that the ninth nodes of all copies share.
+    A copy has nine nodes. Two of them have layouts, with few different values; the ninth is connected to nothing but
+    one node that the ninth nodes of all copies share.
     """
     one = graph(nodes=10, configs=configs, seed=seed)
     hub = 9 * copies

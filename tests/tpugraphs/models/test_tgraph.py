@@ -54,7 +54,8 @@ def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
     ],
 )
 def test_scores_and_gradients_are_those_of_the_equations(
-    rows: int, kept: int, changes: dict, monkeypatch: pytest.MonkeyPatch):
+    rows: int, kept: int, changes: dict, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tgraph, "_ROWS", rows)
     monkeypatch.setattr(tgraph, "_KEPT_ROWS", kept)
     for given in (repeated(), graph(), graph("tile"), graph(nodes=1)):

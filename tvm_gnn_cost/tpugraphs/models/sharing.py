@@ -30,8 +30,8 @@ class Level:
 
     Attributes:
         of_node: int64[n], the class of each node.
-        first: int64[k], the first node of each class, in the order of the module: neighbours are mostly near each other,
-            so that few classes beside some that follow each other are needed to compute them.
+        first: int64[k], the first node of each class, in the order of the module. Neighbours are near each other there:
+            classes that follow one another have few neighbours beside themselves.
         size: float32[k], how many nodes each class has.
     """
 

@@ -7,7 +7,7 @@ different inputs of the first block, not with nodes times configurations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
@@ -140,7 +140,7 @@ class _Inputs:
     """What a block computes from, for m classes of nodes in c configurations.
 
     Attributes:
-        x: float32[r, channels], different activations.
+        x: float32[r, channels], different activations; none where the block's input is not added to its output.
         row: int64[c, m], the row of ``x`` of each configuration and class.
         given: float32[2 q, out]: what nodes give to their neighbours, and then what they give to themselves.
         place: int64[c, m], the row of ``given`` of each configuration and class.
@@ -164,6 +164,8 @@ class _Activations:
 
     def __init__(self, blocks: Sequence[_Block], averages: bool, encoded: Tensor, sharing: Sharing) -> None:
         self._blocks, self._averages, self._sharing = blocks, averages, sharing
+        # The mean of a sum is the sum of the means: the last block's input need not be added to each node's output.
+        self._adds_means = blocks[-1].activates_inside
         self._device, self._configs = encoded.device, len(sharing.encoded.row)
         # Of each level: its mean over the nodes, and its normalisation.
         self._means: list[Tensor] = []
@@ -180,10 +182,8 @@ class _Activations:
         def part(classes: Integers, x: Tensor) -> Tensor:
             return on_device(share[classes], self._device) @ x
 
-        # The mean of a sum is the sum of the means: of what the last block adds to its input, and of its input.
-        adds = self._blocks[-1].activates_inside
-        total = self._means[-1] if adds else torch.zeros((), device=self._device)
-        for one in self._each(part, last, with_input=not adds):
+        total = self._means[-1] if self._adds_means else torch.zeros((), device=self._device)
+        for one in self._each(part, last):
             total = total + one
         return total
 
@@ -214,16 +214,22 @@ class _Activations:
         if is_kept:
             self._kept.append(self._inputs(level, kept))
 
-    def _inputs(self, level: int, parts: Sequence[Tensor]) -> _Inputs:
+    def _inputs(self, level: int, parts: Iterable[Tensor]) -> _Inputs:
         """The input of the block behind a level (1 or more), from its activations float32[c, m, channels] in parts."""
         scale, shift = self._norms[level]
-        block = self._blocks[level]
-        given = [block.messages(torch.addcmul(shift[:, None], x, scale[:, None]).flatten(0, 1)) for x in parts]
-        # Part stands behind part, and in a part configuration behind configuration.
-        numbers = torch.arange(sum(len(own) for own, _ in given), device=self._device)
-        pieces = numbers.split([len(own) for own, _ in given])
-        row = torch.cat([one.view(x.shape[:2]) for one, x in zip(pieces, parts, strict=True)], dim=1)
-        return _Inputs(torch.cat([x.flatten(0, 1) for x in parts]), row, _stacked(given), row)
+        given, rows, needed = [], [], [scale[:0]]
+        begin = 0
+        for x in parts:
+            normal = torch.addcmul(shift[:, None], x, scale[:, None])
+            given.append(self._blocks[level].messages(normal.flatten(0, 1)))
+            # Part stands behind part, and in a part configuration behind configuration.
+            end = begin + x.shape[0] * x.shape[1]
+            rows.append(torch.arange(begin, end, device=self._device).view(x.shape[:2]))
+            begin = end
+            if self._needs_input(level):
+                needed.append(x.flatten(0, 1))
+        row = torch.cat(rows, dim=1)
+        return _Inputs(torch.cat(needed), row, _stacked(given), row)
 
     def _first_inputs(self, encoded: Tensor) -> _Inputs:
         """The input of the first block: one product for each different row of each configuration."""
@@ -250,7 +256,7 @@ class _Activations:
         given = _stacked([_again(part, one) if len(row) > _KEPT_ROWS else part(one) for one in parts])
         return _Inputs(encoded, on_device(found.row, self._device), given, on_device(found.place, self._device))
 
-    def _behind(self, level: int, parts: Sequence[Integers], *, with_input: bool = True) -> Iterator[Tensor]:
+    def _behind(self, level: int, parts: Sequence[Integers]) -> Iterator[Tensor]:
         """The output of a block, counted from 1, for the k classes of each part: float32[c, k, channels].
 
         All parts are added up in one go: the gradient of a sum is as large as the table that is added from.
@@ -262,7 +268,7 @@ class _Activations:
         else:
             below, positions = np.unique(np.concatenate(members), return_inverse=True)
             members = np.split(positions, np.cumsum([len(one) for one in members])[:-1])
-            inputs = self._inputs(level - 1, list(self._behind(level - 1, [below])))
+            inputs = self._inputs(level - 1, self._behind(level - 1, self._split(below)))
         own_rows = len(inputs.given) // 2
         index, begins, weight, rows = [], [], [], []
         begin = 0
@@ -279,36 +285,39 @@ class _Activations:
             on_device(np.concatenate(begins), self._device),
             mode="sum",
             per_sample_weights=on_device(np.concatenate(weight), self._device),
-        ).split([len(one) for one in rows])
+        )
+        lengths = [len(one) for one in rows]
         own: Sequence[Tensor | None] = [None] * len(parts)
-        if with_input:
-            own = gather(inputs.x, torch.cat(rows)).split([len(one) for one in rows])
-        for its_received, x in zip(received, own, strict=True):
-            shape = (self._configs, -1, its_received.shape[1])
-            yield self._blocks[level - 1](
-                its_received.view(shape), None if x is None else x.view(self._configs, -1, x.shape[1])
-            )
+        if self._needs_input(level - 1):
+            own = torch.split(gather(inputs.x, torch.cat(rows)), lengths)
+        for its_received, x in zip(torch.split(received, lengths), own, strict=True):
+            x = None if x is None else x.view(self._configs, -1, x.shape[1])
+            yield self._blocks[level - 1](its_received.view(self._configs, -1, its_received.shape[1]), x)
+
+    def _needs_input(self, level: int) -> bool:
+        """Whether the block behind a level adds its input to each node's output."""
+        return level < len(self._blocks) - 1 or not self._adds_means
 
     def _is_small(self, level: int) -> bool:
         return self._configs * len(self._sharing.level(level).size) <= _KEPT_ROWS
 
     def _parts(self, level: int) -> list[Integers]:
         """The classes of a level, in parts that are computed one after another."""
-        classes = np.arange(len(self._sharing.level(level).size))
+        return self._split(np.arange(len(self._sharing.level(level).size)))
+
+    def _split(self, classes: Integers) -> list[Integers]:
         return np.array_split(classes, min(len(classes), -(-len(classes) * self._configs // _ROWS)))
 
-    def _each(
-        self, function: Callable[[Integers, Tensor], _Result], level: int, *, with_input: bool = True
-    ) -> Iterator[_Result]:
+    def _each(self, function: Callable[[Integers, Tensor], _Result], level: int) -> Iterator[_Result]:
         """Calls a function with each part of the classes of a level and the block's output for them."""
         parts = self._parts(level)
         if self._is_small(level):
-            for classes, x in zip(parts, self._behind(level, parts, with_input=with_input), strict=True):
+            for classes, x in zip(parts, self._behind(level, parts), strict=True):
                 yield function(classes, x)
             return
 
         def one(classes: Integers) -> _Result:
-            (x,) = self._behind(level, [classes], with_input=with_input)
+            (x,) = self._behind(level, [classes])
             return function(classes, x)
 
         for classes in parts:
@@ -353,7 +362,8 @@ class TGraph(ConfigurationModel):
 
     def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """The mean over the nodes after the blocks, float32[c, channels]."""
-        return _Activations(self.blocks, self.averages, encoded, graph.sharing).mean()
+        blocks = [block for block in self.blocks if isinstance(block, _Block)]
+        return _Activations(blocks, self.averages, encoded, graph.sharing).mean()
 
     def forward(self, graph: ConfiguredInput) -> Tensor:
         """The score of each configuration among the given ones, float32[c]."""
