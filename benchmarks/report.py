@@ -25,7 +25,7 @@ _RESULTS = _HERE / "results"
 _OPTIONS = {
     "accuracy": "--models gnn xgb mlp node-count constant random",
     "accuracy-auto-scheduler": "--models gnn xgb mlp node-count constant random",
-    "accuracy-tpgnn": "--models tpgnn --seeds 1 --epochs 4",
+    "accuracy-tpgnn": "--models tpgnn --seeds 1 --epochs 4 --data benchmarks/data/cpu-2core-cascadelake",
     "choosing": "--share 0.25 --epochs 16",
     "curves": "--epochs 12 --seeds 2",
     "end_to_end": "--minutes 0 5 --seeds 3",
