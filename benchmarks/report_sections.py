@@ -229,8 +229,8 @@ def _ways(results: Results) -> list[Section]:
         sources: tuple[str, ...] = ("processors",)
         if published := results.get("accuracy-tpgnn"):
             values = published["metrics"]["models"]["tpgnn"]
-            about = ("cascadelake", "TPGNN as published, trained on cascadelake, 4 epochs, 1 seed")
-            rows.append((*about, *(_cell(values[metric]) for metric in _METRICS)))
+            row = ("cascadelake", "TPGNN as published, trained on cascadelake, 4 epochs, 1 seed")
+            rows.append((*row, *(_cell(values[metric]) for metric in _METRICS)))
             sources += ("accuracy-tpgnn",)
         text = "Models of one processor, of all, and of all without the facts of the target, tested on each processor."
         columns = ("tested on", "model", *_METRICS.values())
