@@ -189,6 +189,22 @@ def test_each_epoch_draws_anew_and_each_seed_otherwise(tmp_path: Path):
         torch.testing.assert_close(runtime, expected)
 
 
+def test_some_opcodes_are_hidden_in_training_so_that_the_unknown_one_learns(tmp_path: Path):
+    inputs = [GraphInputs(graph, Scale(np.zeros(134), np.ones(134))) for graph in prepared(tmp_path, "layout", 30)]
+    shown = torch.cat([step.opcode for step, _ in GraphSteps(inputs, SETTINGS, hidden_share=0.5)])
+    assert 0.3 < (shown == 0).float().mean() < 0.7
+    assert all((step.opcode > 0).all() for step, _ in GraphSteps(inputs, SETTINGS))
+    *train, valid = (one.graph for one in inputs[:4])
+    config = replace(small("tgraph", "layout"), unknown_opcodes=0.5)
+    settings = replace(SETTINGS, epochs=1)
+    learned, first = (
+        fit("tgraph", replace(config, unknown_opcodes=share), train, [valid], settings, tmp_path / str(share))
+        for share in (0.5, 0.0)
+    )
+    table = "encoder.opcodes.table.weight"
+    assert not torch.allclose(learned.state[table][0], first.state[table][0], atol=1e-3)
+
+
 def test_what_a_model_was_trained_on_changes_with_the_data(tmp_path: Path):
     one, two, three = prepared(tmp_path, "tile", 3)
     found = trained_on([one, replace(three, runtime=None)], [two])

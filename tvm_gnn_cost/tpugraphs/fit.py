@@ -46,21 +46,29 @@ TrainingStep = tuple[ConfiguredInput, Tensor]
 
 
 class GraphSteps(EpochSteps):
-    """The training steps of an epoch: each graph once, in a new order, with newly drawn configurations."""
+    """The training steps of an epoch: each graph once, in a new order, with newly drawn configurations.
 
-    def __init__(self, inputs: Sequence[GraphInputs], settings: RankerSettings) -> None:
-        self.inputs, self.settings = inputs, settings
+    Args:
+        inputs: The graphs.
+        settings: How the model is trained.
+        hidden_share: Share of nodes whose opcodes each step hides.
+    """
+
+    def __init__(self, inputs: Sequence[GraphInputs], settings: RankerSettings, hidden_share: float = 0.0) -> None:
+        self.inputs, self.settings, self.hidden_share = inputs, settings, hidden_share
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __iter__(self) -> Iterator[TrainingStep]:
         rng = np.random.default_rng([self.settings.seed, self.epoch])
+        hiding = np.random.default_rng([self.settings.seed, self.epoch, 1])
         for number in rng.permutation(len(self.inputs)).tolist():
             one = self.inputs[number]
             runtime = _runtime(one.graph)
             rows = rng.permutation(len(runtime))[: self.settings.configs_per_step]
-            yield one.with_configs(rows), torch.from_numpy(runtime[rows].astype(np.float32))
+            hidden = hiding.random(len(one.opcode)) < self.hidden_share
+            yield one.with_configs(rows, hidden), torch.from_numpy(runtime[rows].astype(np.float32))
 
 
 class _ValidationGraphs(IterableDataset[GraphInputs]):
@@ -172,15 +180,17 @@ def fit(
         torch.manual_seed(settings.seed)
         net = MODELS[model][0](config)
     opcodes = net.encoder.opcodes
+    hidden_share = 0.0
     if isinstance(opcodes, OpcodeVectors):
         opcodes.vectors[:] = torch.from_numpy(opcode_vectors(usable, config.opcode_channels, settings.seed))
     else:
         known = np.unique(np.concatenate([graph.opcode for graph in usable]))
         opcodes.is_known[:] = False
         opcodes.is_known[known[known < len(opcodes.is_known)]] = True
+        hidden_share = config.unknown_opcodes
     source = trained_on(train, validation)
     fingerprint = json.dumps([model, asdict(config), asdict(settings), source])
-    steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings)
+    steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings, hidden_share)
     whole = _ValidationGraphs([GraphInputs(graph, scale) for graph in valid])
     module = RankerModule(net, settings)
     found = run(module, steps, whole, settings, fingerprint, folder, on_epoch, settings.gradient_clip)

@@ -135,10 +135,16 @@ class GraphInputs:
         self.edge_index = torch.from_numpy(graph.edge_index)
         self.config_nodes = torch.from_numpy(graph.config_nodes)
 
-    def with_configs(self, rows: npt.NDArray[np.int64]) -> ConfiguredInput:
-        """The input of a model: the graph with the configurations whose numbers are int64[k]."""
+    def with_configs(self, rows: npt.NDArray[np.int64], hidden: npt.NDArray[np.bool_] | None = None) -> ConfiguredInput:
+        """The input of a model: the graph with some of its configurations.
+
+        Args:
+            rows: int64[k], the numbers of the configurations.
+            hidden: bool[n], the nodes whose opcode is replaced with 0, unknown; None for no node.
+        """
         configs = torch.from_numpy(np.ascontiguousarray(self.graph.configs(rows)))
-        return ConfiguredInput(self.numbers, self.opcode, self.permutation, self.edge_index, self.config_nodes, configs)
+        opcode = self.opcode if hidden is None else self.opcode.masked_fill(torch.from_numpy(hidden), 0)
+        return ConfiguredInput(self.numbers, opcode, self.permutation, self.edge_index, self.config_nodes, configs)
 
 
 def score(

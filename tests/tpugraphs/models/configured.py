@@ -30,6 +30,35 @@ def graph(kind: str = "layout", nodes: int = 6, configs: int = 5, seed: int = 0)
     )
 
 
+def repeated(copies: int = 4, configs: int = 5, seed: int = 0) -> ConfiguredInput:
+    """Copies of a graph, one behind the other, their nodes in a random order.
+
+    A copy has nine nodes. Two of them have layouts, with few different values; the ninth is connected to nothing but
+    one node that the ninth nodes of all copies share.
+    """
+    one = graph(nodes=10, configs=configs, seed=seed)
+    hub = 9 * copies
+    inside = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 7], [0, 1, 2, 2, 3, 4, 6, 5]])
+    edges = [inside + 9 * copy for copy in range(copies)]
+    edges += [torch.tensor([[9 * copy], [9 * copy - 2]]) for copy in range(1, copies)]
+    edges += [torch.tensor([[hub], [9 * copy + 8]]) for copy in range(copies)]
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(hub + 1, generator=generator)  # old number -> new one
+    source = torch.argsort(order)
+    kind = torch.cat([torch.arange(9).repeat(copies), torch.tensor([9])])[source]
+    config_nodes = torch.cat([torch.tensor([9 * copy + 6, 9 * copy + 7]) for copy in range(copies)])
+    layouts = torch.randint(-1, 1, (configs, len(config_nodes), 18), generator=generator).to(torch.int8)
+    layouts[:, :, 2:] = -1
+    return ConfiguredInput(
+        one.numbers[kind],
+        one.opcode[kind],
+        one.permutation[kind],
+        order[torch.cat(edges, dim=1)],
+        order[config_nodes],
+        layouts,
+    )
+
+
 def renumbered(given: ConfiguredInput) -> ConfiguredInput:
     """The same graph of six nodes with its nodes in another order."""
     nodes = torch.tensor([5, 3, 1, 0, 2, 4])  # new number -> old one

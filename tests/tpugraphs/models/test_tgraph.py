@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.tpugraphs.models.configured import fit, graph, renumbered
+from benchmarks.tpugraphs_plain import PlainTGraph
+from tests.tpugraphs.models.configured import fit, graph, renumbered, repeated
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.losses import hinge
+from tvm_gnn_cost.tpugraphs.models import tgraph
 from tvm_gnn_cost.tpugraphs.models.tgraph import CrossConfigAttention, TGraph, TGraphConfig
 
 SMALL = TGraphConfig(channels=32, unknown_opcodes=0)
@@ -37,6 +39,39 @@ def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
     torch.testing.assert_close(without(few), without(given)[:2])
     with_it = model(kind)
     assert not torch.allclose(with_it(few), with_it(given)[:2], atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(8192, 65536), (30, 65536), (30, 60), (1, 0)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"aggregation": "sum", "l2_norm": True, "activation": "behind"},
+        {"cross_attention": False, "channel_attention": False},
+        {"blocks": 3},
+        {"blocks": 1},
+        {"edges": False},
+    ],
+)
+def test_scores_and_gradients_are_those_of_the_equations(
+    rows: int, kept: int, changes: dict, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tgraph, "_ROWS", rows)
+    monkeypatch.setattr(tgraph, "_KEPT_ROWS", kept)
+    for given in (repeated(), graph(), graph("tile"), graph(nodes=1)):
+        kind = "layout" if given.configs.ndim == 3 else "tile"
+        net, plain = model(kind, **changes), PlainTGraph(replace(SMALL, kind=kind, **changes))
+        plain.load_state_dict(net.state_dict())
+        weights = torch.randn(5)
+        found, expected = net(given), plain(given)
+        (found @ weights).backward()
+        (expected @ weights).backward()
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        for (name, one), other in zip(net.named_parameters(), plain.parameters(), strict=True):
+            largest = 1e-3 * other.grad.abs().max().item() + 1e-5
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=largest, msg=name)
+        with torch.inference_mode():
+            torch.testing.assert_close(net(given), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_edges_matter_unless_they_are_left_out():

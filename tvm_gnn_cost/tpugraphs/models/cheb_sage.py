@@ -53,8 +53,9 @@ class ChebSage(ConfigurationModel):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in layers)
         self.out = nn.Sequential(nn.Linear(2 * width, width), nn.GELU(), nn.Linear(width, 1))
 
-    def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """Mean and maximum over the nodes, float32[c, 2 channels]."""
+        x, edge_index = graph.each_node(encoded), graph.edges_both_ways
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + functional.gelu(norm(layer(x, edge_index)))
         return torch.cat([x.mean(dim=-2), x.amax(dim=-2)], dim=-1)

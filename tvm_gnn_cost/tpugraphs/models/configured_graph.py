@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -20,6 +22,7 @@ from tvm_gnn_cost.tpugraphs.format import (
     TILE_VALUES,
     Kind,
 )
+from tvm_gnn_cost.tpugraphs.models.sharing import Sharing, gather, on_device
 from tvm_gnn_cost.tpugraphs.settings import check_values
 
 
@@ -43,9 +46,37 @@ class ConfiguredInput:
     config_nodes: Tensor
     configs: Tensor
 
+    @cached_property
+    def sharing(self) -> Sharing:
+        """Which of its nodes and configurations are equal."""
+        features = tuple(part.cpu().numpy() for part in (self.numbers, self.opcode, self.permutation))
+        # Tiles are no features of nodes: all of them have the same nodes.
+        is_layout = self.configs.ndim == 3
+        configs = self.configs.cpu().numpy() if is_layout else np.zeros((1, 0, LAYOUT_VALUES), np.int8)
+        return Sharing(features, self.edge_index.cpu().numpy(), self.config_nodes.cpu().numpy(), configs)
+
     def to(self, device: torch.device) -> ConfiguredInput:
         """The same input on another device."""
-        return ConfiguredInput(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        if device == self.configs.device:
+            return self
+        moved = ConfiguredInput(**{one.name: getattr(self, one.name).to(device) for one in fields(self)})
+        # It is found on the processor, so before the graph leaves it.
+        moved.__dict__["sharing"] = self.sharing
+        return moved
+
+    @property
+    def edges_both_ways(self) -> Tensor:
+        """int64[2, 2 m], each edge in both directions."""
+        return torch.cat([self.edge_index, self.edge_index.flip(0)], dim=1)
+
+    def each_node(self, encoded: Tensor) -> Tensor:
+        """The encoded nodes one by one, float32[c, n, channels]; for tiles float32[1, n, channels].
+
+        Args:
+            encoded: float32[u, channels] of :class:`NodeEncoder`.
+        """
+        row = self.sharing.encoded.row[:, self.sharing.level(0).of_node]
+        return gather(encoded, on_device(row, encoded.device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,19 +121,15 @@ class OpcodeTable(nn.Module):
 
     is_known: Tensor
 
-    def __init__(self, channels: int, hidden_share: float) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.table = nn.Embedding(OPCODE_COUNT, channels)
-        self.hidden_share = hidden_share
         self.register_buffer("is_known", torch.ones(OPCODE_COUNT, dtype=torch.bool))
 
     def forward(self, opcode: Tensor) -> Tensor:
         """The vectors, float32[n, channels], of int64[n] opcodes; any number is allowed."""
         shown = opcode.clamp(0, OPCODE_COUNT - 1)
-        shown = shown * (self.is_known[shown] & (opcode < OPCODE_COUNT))
-        if self.training and self.hidden_share > 0:
-            shown = shown * (torch.rand(shown.shape, device=shown.device) >= self.hidden_share)
-        vectors: Tensor = self.table(shown)
+        vectors: Tensor = self.table(shown * (self.is_known[shown] & (opcode < OPCODE_COUNT)))
         return vectors
 
 
@@ -125,10 +152,10 @@ class OpcodeVectors(nn.Module):
 
 
 class NodeEncoder(nn.Module):
-    """Encodes each node's numbers, opcode, output layout and configuration with two linear layers and GELU.
+    """Encodes nodes' numbers, opcodes, output layouts and configurations with two linear layers and GELU.
 
-    The first layer is a sum of two products, one with the node's features and one with its configuration; the former is
-    computed once for all configurations.
+    Each different input is encoded once, wherever it occurs in the graph and its configurations. The first layer is a
+    sum of two products, one with the node's features and one with its configuration.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -136,7 +163,7 @@ class NodeEncoder(nn.Module):
         self.is_layout = config.kind == "layout"
         self.opcodes: OpcodeTable | OpcodeVectors
         if config.opcodes == "table":
-            self.opcodes = OpcodeTable(config.opcode_channels, config.unknown_opcodes)
+            self.opcodes = OpcodeTable(config.opcode_channels)
         else:
             self.opcodes = OpcodeVectors(config.opcode_channels)
         self.layouts = nn.Embedding(LAYOUT_SYMBOLS, config.layout_channels)
@@ -147,15 +174,20 @@ class NodeEncoder(nn.Module):
         self.second = nn.Linear(config.channels, config.channels)
 
     def forward(self, graph: ConfiguredInput) -> Tensor:
-        """float32[c, n, channels] for layouts; float32[1, n, channels] for tiles, which are no features of nodes."""
-        permutation = self.layouts(graph.permutation.long() - NO_DIMENSION).flatten(-2)
-        x = self.of_node(torch.cat([graph.numbers, self.opcodes(graph.opcode), permutation], dim=-1))[None]
+        """float32[u, channels], one row for each different input: those of ``graph.sharing.encoded``."""
+        different = graph.sharing.encoded
+        node = on_device(different.node, graph.numbers.device)
+        permutation = self._of_layout(graph.permutation[node])
+        x = self.of_node(torch.cat([graph.numbers[node], self.opcodes(graph.opcode[node]), permutation], dim=-1))
         if self.is_layout:
             # A node without a configuration counts as one whose 18 values are all -1.
-            absent = self.of_config(self.layouts.weight[0].repeat(LAYOUT_VALUES))
-            configured = self.of_config(self.layouts(graph.configs.long() - NO_DIMENSION).flatten(-2)) - absent
-            x = (x + absent).expand(len(graph.configs), -1, -1).index_add(1, graph.config_nodes, configured)
+            x = x + self.of_config(self._of_layout(on_device(different.layout, node.device)))
         return functional.gelu(self.second(functional.gelu(x)))
+
+    def _of_layout(self, layout: Tensor) -> Tensor:
+        """float32[u, k layout_channels] of int8[u, k]."""
+        vectors: Tensor = self.layouts(layout.long() - NO_DIMENSION)
+        return vectors.flatten(-2)
 
 
 class ConfigurationModel(nn.Module):
@@ -176,22 +208,24 @@ class ConfigurationModel(nn.Module):
         self.encoder = NodeEncoder(config)
         self.fusion = None if config.kind == "layout" else nn.Linear(pooled_channels + TILE_VALUES, pooled_channels)
 
-    def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """Pools the nodes of each configuration; each model defines it.
 
         Args:
-            x: float32[c, n, channels], the encoded nodes.
-            edge_index: int64[2, 2 m], each edge in both directions.
+            encoded: float32[u, channels] of :class:`NodeEncoder`.
+            graph: The graph.
 
         Returns:
-            float32[c, pooled_channels].
+            float32[c, pooled_channels]; float32[1, pooled_channels] for tiles.
         """
         raise NotImplementedError
 
     def hidden(self, graph: ConfiguredInput) -> Tensor:
-        """The vectors of the configurations, float32[c, pooled_channels]; tiles join after pooling (late fusion)."""
-        edges = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
-        pooled = self.pool(self.encoder(graph), edges)
+        """The vectors of the configurations, float32[c, pooled_channels]."""
+        return self.with_tiles(self.pool(self.encoder(graph), graph), graph)
+
+    def with_tiles(self, pooled: Tensor, graph: ConfiguredInput) -> Tensor:
+        """The vectors of the configurations of a pooled graph: tiles join after pooling (late fusion)."""
         if self.fusion is None:
             return pooled
         # Bounds and their products range from 0 to millions.

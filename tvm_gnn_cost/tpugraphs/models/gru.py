@@ -41,9 +41,9 @@ class GRURuntime(ConfigurationModel):
         self.unit = nn.GRU(config.channels, config.channels, config.layers, batch_first=True)
         self.out = nn.Linear(config.channels, 1)
 
-    def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:  # noqa: ARG002
+    def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """The hidden state of the last layer after the last node, float32[c, channels]."""
-        _, last = self.unit(x)
+        _, last = self.unit(graph.each_node(encoded))
         pooled: Tensor = last[-1]
         return pooled
 

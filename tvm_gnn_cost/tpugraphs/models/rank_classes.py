@@ -50,8 +50,9 @@ class RankClasses(ConfigurationModel):
         self.layers = nn.ModuleList(GCNConv(width, width) for _ in range(config.layers))
         self.classes = nn.Linear(config.waves, width)
 
-    def pool(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """The mean over the nodes, float32[c, channels]."""
+        x, edge_index = graph.each_node(encoded), graph.edges_both_ways
         for layer in self.layers:
             x = x + functional.gelu(layer(x, edge_index))
         return x.mean(dim=-2)
