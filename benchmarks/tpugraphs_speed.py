@@ -1,12 +1,14 @@
-"""How much time and memory TGraph takes to score 128 layouts of graphs of 3,000 and of 40,000 nodes.
+"""How much time and memory TGraph takes to score and to train on layouts of graphs of 3,000 and of 40,000 nodes.
 
-The graphs are transformers as JAX passes them to XLA. Each case runs in a process of its own, with and without pruning;
-the time and the bytes that packing costs and saves are measured where configurations are read.
+The graphs are transformers as JAX passes them to XLA, with and without pruning. TGraph, which computes equal nodes
+once, stands beside the plain computation of the same scores; each runs in a process of its own. The time and the bytes
+that packing costs and saves are measured where configurations are read.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
 import os
 import statistics
@@ -22,6 +24,8 @@ import torch
 from rich.table import Table
 
 from common import call_seconds, console, parser, write_result
+from tpugraphs_plain import PlainTGraph
+from tvm_gnn_cost.evaluation.metrics import kendall_tau
 from tvm_gnn_cost.tpugraphs.losses import hinge
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
 from tvm_gnn_cost.tpugraphs.npz import read_graph, write_npz
@@ -32,9 +36,9 @@ from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 from tvm_gnn_cost.training.scale import Scale
 
 CONFIGS = 128
-#: A call that takes longer is made only once.
-LONG_S = 60.0
-#: Floats of one layer's output; configurations beyond this are scored in several batches.
+#: A call that takes longer is made only once, and so is the plain computation of a large graph's share.
+LONG_S = 10.0
+#: Floats of one layer's output in the plain computation, which compares as many configurations at once as this allows.
 ACTIVATIONS = 4e8
 
 
@@ -66,39 +70,60 @@ def write_graph(path: Path, layers: int) -> None:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> Seconds:
-    """Times some calls after a warm-up; a warm-up of more than a minute is the measurement itself."""
+    """Times some calls after a warm-up; a warm-up that takes long is the measurement itself."""
     taken = call_seconds(work, 1)
     if taken[0] < LONG_S:
         taken = call_seconds(work, repeats)
     return Seconds(statistics.median(taken), min(taken), max(taken), len(taken))
 
 
-def measure_case(folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
-    """Scores all configurations of a prepared graph, then trains on it; the target of a process of its own."""
+def measure_scoring(
+    net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, share_only: bool, results: Any
+) -> None:
+    """Scores configurations of a prepared graph; the target of a process of its own.
+
+    Of a large graph, the plain computation can compare only a share of the configurations at once.
+    """
     torch.set_num_threads(1)
-    graph = read_prepared(folder, name)
-    inputs = GraphInputs(graph, Scale.fit([graph.numbers]))
-    net = TGraph(TGraphConfig(channels=channels)).eval()
-    size = len(graph.opcode) * channels
-    at_once = max(2, min(CONFIGS, int(ACTIVATIONS / size)))
+    inputs, size = _inputs(folder, name, channels)
+    torch.manual_seed(0)
+    model = net(TGraphConfig(channels=channels)).eval()
+    count = -(-CONFIGS // math.ceil(CONFIGS * size / ACTIVATIONS)) if share_only else CONFIGS
+    scores: list[list[float]] = []
     before = _reset_peak()
-    taken = seconds(lambda: score(net, inputs, np.arange(CONFIGS), at_once, permutations=1), repeats)
-    scoring = taken.ms() | {"at_once": at_once, "mib": _peak() - before}
-    # A backward pass keeps about five times what a forward pass needs.
-    at_once = max(2, min(RankerSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
-    optimizer = torch.optim.AdamW(net.train().parameters())
-    assert graph.runtime is not None, "write_graph wrote them"
-    runtime = torch.from_numpy(graph.runtime[:at_once].astype(np.float32))
+    taken = seconds(
+        lambda: scores.append(score(model, inputs, np.arange(count), count, permutations=1).tolist()), repeats
+    )
+    results.put(taken.ms() | {"configs": count, "mib": _peak() - before, "scores": scores[0]})
+
+
+def measure_training(net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
+    """Trains on a prepared graph; the target of a process of its own."""
+    torch.set_num_threads(1)
+    inputs, size = _inputs(folder, name, channels)
+    model = net(TGraphConfig(channels=channels))
+    # A backward pass of the plain computation keeps about five times what a forward pass needs.
+    count = max(2, min(RankerSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    assert inputs.graph.runtime is not None, "write_graph wrote them"
+    runtime = torch.from_numpy(inputs.graph.runtime[:count].astype(np.float32))
+    hidden = np.random.default_rng(0).random(len(inputs.opcode)) < TGraphConfig().unknown_opcodes
 
     def step() -> None:
         optimizer.zero_grad()
-        hinge(net(inputs.with_configs(np.arange(at_once))), runtime).backward()  # type: ignore[no-untyped-call]
+        loss = hinge(model(inputs.with_configs(np.arange(count), hidden)), runtime)
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     before = _reset_peak()
     taken = seconds(step, repeats)
-    training = taken.ms() | {"steps_per_second": 1 / taken.median, "at_once": at_once, "mib": _peak() - before}
-    results.put({"nodes": len(graph.opcode), "scoring": scoring, "training": training})
+    results.put(taken.ms() | {"configs": count, "mib": _peak() - before})
+
+
+def _inputs(folder: Path, name: str, channels: int) -> tuple[GraphInputs, int]:
+    """A prepared graph, and the floats of one layer's output for one of its configurations."""
+    graph = read_prepared(folder, name)
+    return GraphInputs(graph, Scale.fit([graph.numbers])), len(graph.opcode) * channels
 
 
 def reading(path: Path, graph: PreparedGraph, folder: Path, repeats: int) -> dict[str, dict[str, float]]:
@@ -134,15 +159,31 @@ def _in_own_process(target: Callable[..., None], *arguments: object) -> dict[str
     process.start()
     process.join()
     if process.exitcode != 0:
-        raise RuntimeError(f"{target.__name__} of {arguments[1]} ended with exit code {process.exitcode}")
+        raise RuntimeError(f"{target.__name__} of {arguments} ended with exit code {process.exitcode}")
     found: dict[str, Any] = results.get()
+    return found
+
+
+def _compare(*case: object) -> dict[str, dict[str, Any]]:
+    """What the plain computation and TGraph take for one graph, the ratios, and how far their scores agree."""
+    nets = {"plain": PlainTGraph, "shared": TGraph}
+    scoring: dict[str, Any] = {how: _in_own_process(measure_scoring, net, *case, True) for how, net in nets.items()}
+    training: dict[str, Any] = {how: _in_own_process(measure_training, net, *case) for how, net in nets.items()}
+    for both in (scoring, training):
+        both["ratios"] = {unit: both["plain"][unit] / max(1.0, both["shared"][unit]) for unit in ("ms", "mib")}
+    plain, shared = (np.array(scoring[how].pop("scores")) for how in nets)
+    scoring |= {"tau": kendall_tau(plain, shared), "difference": float(abs(plain - shared).max() / plain.std())}
+    found = {"scoring": scoring, "training": training}
+    if scoring["shared"]["configs"] < CONFIGS:
+        every = _in_own_process(measure_scoring, TGraph, *case, False)
+        found["scoring all at once"] = {"shared": {key: value for key, value in every.items() if key != "scores"}}
     return found
 
 
 def main() -> None:
     """Prints the table and writes the JSON."""
     options = parser(__doc__)
-    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--channels", type=int, default=TGraphConfig().channels)
     arguments = options.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -150,9 +191,9 @@ def main() -> None:
     layers = {"small": 1} if arguments.quick else {"3,000 nodes": 30, "40,000 nodes": 400}
     channels, repeats = (16, 1) if arguments.quick else (arguments.channels, arguments.repeats)
     cases: dict[str, Any] = {}
-    table = Table(title=f"TGraph, {channels} channels, one thread, {CONFIGS} configurations", title_justify="left")
-    for heading in ("graph", "nodes", "ms", "at once", "MiB", "steps/s", "at once", "MiB"):
-        table.add_column(heading, justify="left" if heading == "graph" else "right")
+    table = Table(title=f"TGraph, {channels} channels, one thread", title_justify="left")
+    for heading in ("graph", "nodes", "what", "layouts", "plain ms", "ms", "ratio", "plain MiB", "MiB", "ratio", "tau"):
+        table.add_column(heading, justify="left" if heading in ("graph", "what") else "right")
     forms = Table(title=f"reading {CONFIGS} configurations", title_justify="left")
     for heading in ("graph", "form", "ms", "MiB"):
         forms.add_column(heading, justify="right" if heading in ("ms", "MiB") else "left")
@@ -164,17 +205,9 @@ def main() -> None:
                 folder = Path(temporary) / how
                 prepare_graph(read_graph(path), folder, prunes=prunes)
                 title_how = f"{title}, {how}"
-                cases[title_how] = one = _in_own_process(measure_case, folder, path.stem, channels, repeats)
-                scoring, training = one["scoring"], one["training"]
-                cells = (
-                    f"{one['nodes']:,}",
-                    f"{scoring['ms']:,.0f} ({scoring['least']:,.0f} to {scoring['most']:,.0f})",
-                    str(scoring["at_once"]),
-                    f"{scoring['mib']:,.0f}",
-                )
-                rate = f"{training['steps_per_second']:.2f}"
-                table.add_row(title_how, *cells, rate, str(training["at_once"]), f"{training['mib']:,.0f}")
-                console.print(f"{title_how}: {scoring['ms']:,.0f} ms", highlight=False)
+                cases[title_how] = one = _compare(folder, path.stem, channels, repeats)
+                nodes = len(read_prepared(folder, path.stem).opcode)
+                _add_rows(table, title_how, nodes, one)
             found = reading(path, read_prepared(Path(temporary) / "pruned", path.stem), Path(temporary), repeats)
             cases[f"{title}, reading"] = found
             for form, size in found.items():
@@ -183,6 +216,17 @@ def main() -> None:
     console.print(forms)
     settings = {"quick": arguments.quick, "channels": channels, "repeats": repeats, "configs": CONFIGS}
     write_result(arguments.json, "tpugraphs_speed", settings, {"cases": cases})
+
+
+def _add_rows(table: Table, title: str, nodes: int, case: dict[str, dict[str, Any]]) -> None:
+    """Adds the rows of one graph to the table, and prints what they say."""
+    for what, one in case.items():
+        cells = [f"{nodes:,}", what, str(one["shared"]["configs"])]
+        for unit in ("ms", "mib"):
+            plain, ratio = (f"{one['plain'][unit]:,.0f}", f"{one['ratios'][unit]:.1f}") if "plain" in one else ("", "")
+            cells += [plain, f"{one['shared'][unit]:,.0f}", ratio]
+        table.add_row(title, *cells, f"{one['tau']:.4f}" if "tau" in one else "")
+        console.print(f"{title}, {what}: {one['shared']['ms']:,.0f} ms", highlight=False)
 
 
 if __name__ == "__main__":
