@@ -39,6 +39,8 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
     **{f"types + {group}": (group,) for group in _GROUPS},
     WITHOUT_TARGET: _GROUPS,
 }
+#: Without what programs of a GPU have and others have not.
+WITHOUT_GPU = "without gpu"
 
 BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
 
@@ -255,7 +257,8 @@ def settings_of(name: str) -> list[Any]:
 
 def _config(name: str) -> TopKGNNConfig:
     config = PRESETS[_preset(name)]
-    return replace(config, groups=ABLATIONS.get(name, config.groups))
+    groups = ABLATIONS | {WITHOUT_GPU: (*_GROUPS, "target")}
+    return replace(config, groups=groups.get(name, config.groups))
 
 
 def _preset(name: str) -> str:

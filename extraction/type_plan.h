@@ -27,7 +27,9 @@ enum class Kind : uint8_t {
 enum class Name : uint8_t {
   kTy, kBody, kLoopVar, kMin, kExtent, kKind, kAnnotations, kIterValues, kPredicate, kBlock, kIterVars, kInit, kBuffer,
   kValue, kIndices, kParams, kVar, kIterType, kA, kB, kBase, kCondition, kTrueValue, kFalseValue, kOp, kArgs, kDtype,
-  kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kAttrKey, kBounds, kCount,
+  kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kAttrKey, kBounds,
+  // From here on: read of GPU programs alone.
+  kThreadBinding, kThreadTag, kStorageScope, kMatchBuffers, kSource, kRegion, kReads, kWrites, kCount,
 };
 // clang-format on
 
@@ -37,7 +39,7 @@ struct Field {
   // Object references, Anys, plain numbers and dtypes are read in place, the rest through the getter. A getter counts
   // references: these atomics would take a third of the walk's time, and threads would contend for shared objects.
   enum class Mode : uint8_t { kPointer, kAny, kInt32, kInt64, kFloat64, kDType, kGetter } mode;
-  bool is_named;  // one of Name: the index analysis reads it even where it is hidden
+  bool is_named;  // one of Name before kThreadBinding: it is read even where it is hidden
   bool hidden;    // detail="statements" leaves out what lies below it
 };
 
@@ -134,6 +136,11 @@ bool IsFloat(DLDataType dtype);
 double Lanes(DLDataType dtype);
 // The value of an integer immediate; 0 for anything else.
 double ConstantOf(const TVMFFIObject* expr, PlanCache& plans);
+
+// The same of an integer that may stand by itself.
+inline double IntegerOf(const TVMFFIAny& value, PlanCache& plans) {
+  return value.type_index == kTVMFFIInt ? static_cast<double>(value.v_int64) : ConstantOf(ObjectOf(value), plans);
+}
 
 inline const TVMFFISeqCell& Sequence(const TVMFFIObject* object) {
   return *reinterpret_cast<const TVMFFISeqCell*>(object + 1);
