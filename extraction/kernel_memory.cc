@@ -15,11 +15,11 @@
 namespace tvm_gnn_cost {
 namespace {
 
-constexpr int64_t kWarp = 32;           // threads
-constexpr int64_t kSector = 32;         // bytes: what global memory is read and written in
-constexpr int64_t kBanks = 32;          // of shared memory
-constexpr int64_t kBankBytes = 4;       // a bank's width
-constexpr int64_t kVectorBytes = 16;    // the most that a thread loads or stores at once
+constexpr int64_t kWarp = 32;         // threads
+constexpr int64_t kSector = 32;       // bytes: what global memory is read and written in
+constexpr int64_t kBanks = 32;        // of shared memory
+constexpr int64_t kBankBytes = 4;     // a bank's width
+constexpr int64_t kVectorBytes = 16;  // the most that a thread loads or stores at once
 
 bool StartsWith(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
@@ -56,7 +56,7 @@ bool MovesWithin(const Tile& tile, Memory memory, const Loop& loop, size_t place
   switch (loop.bound.thread) {
     case Thread::kBlock: return false;
     case Thread::kThread: return memory == Memory::kShared;
-    case Thread::kVirtual: return true;
+    case Thread::kVirtual: return memory == Memory::kShared || place >= tile.common;
     default: return place >= tile.common;
   }
 }
@@ -83,7 +83,7 @@ void AddAccess(const Kernel& kernel, const KernelAccess& access, Memory memory, 
 
 // Lays the tile out row by row. Where stores and loads span different parts, predicates that are not seen here cut the
 // larger one: nothing is loaded that was not stored.
-void LayOut(const Buffer& buffer, Tile& tile) {
+void LayOut(const Kernel& kernel, const Buffer& buffer, Tile& tile) {
   const size_t rank = tile.stored.size();
   tile.lows.resize(rank);
   tile.strides.resize(rank);
@@ -103,6 +103,12 @@ void LayOut(const Buffer& buffer, Tile& tile) {
     stride *= extent;
   }
   tile.bytes = std::max(0.0, stride * buffer.element_bytes / buffer.holders);
+  if (buffer.memory != Memory::kRegisters) return;
+  // A thread has the registers of all of its virtual threads.
+  for (size_t place = 0; place < tile.common; ++place) {
+    const Loop& loop = kernel.loops[tile.first->loops + place];
+    if (loop.bound.thread == Thread::kVirtual) tile.bytes *= static_cast<double>(loop.extent);
+  }
 }
 
 double Product(const std::array<int64_t, 3>& extents) {
@@ -200,7 +206,7 @@ class WarpAccess {
 }  // namespace
 
 ThreadAxis Walker::ThreadAxisOf(const TVMFFIObject* loop, const TypePlan& plan) {
-  const TVMFFIObject* binding = ReadObject(loop, plan, Name::kThreadBinding);
+  const TVMFFIObject* binding = ReadOptional(loop, plan, Name::kThreadBinding);
   if (binding == nullptr) return {};
   const std::string tag = ReadString(binding, plans_(binding->type_index), Name::kThreadTag);
   ThreadAxis found;
@@ -322,9 +328,7 @@ void Walker::KeepAccess(const TVMFFIObject* var, int32_t row, bool loads, bool s
     const std::string scope =
         type == nullptr ? std::string() : ReadString(type, plans_(type->type_index), Name::kStorageScope);
     const bool is_global = scope.empty() || StartsWith(scope, "global") || StartsWith(scope, "texture");
-    buffer.memory = is_global                     ? Memory::kGlobal
-                    : StartsWith(scope, "shared") ? Memory::kShared
-                                                  : Memory::kRegisters;
+    buffer.memory = is_global ? Memory::kGlobal : StartsWith(scope, "shared") ? Memory::kShared : Memory::kRegisters;
     if (buffer.memory == Memory::kRegisters && scope != "local") buffer.holders = kWarp;
   }
   kernel_.accesses.push_back({id, row, loads, stores, kernel_.loops.size(), loops_.size(), kernel_.splits.size(),
@@ -364,7 +368,7 @@ void Walker::CloseKernel() {
   double registers = 0;
   for (Tile& tile : tiles) {
     const Buffer& buffer = buffers_[static_cast<size_t>(tile.buffer)];
-    LayOut(buffer, tile);
+    LayOut(kernel_, buffer, tile);
     (buffer.memory == Memory::kShared ? shared : registers) += tile.bytes;
   }
 

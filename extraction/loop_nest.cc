@@ -170,7 +170,7 @@ void Walker::VisitBlockRealize(const TVMFFIObject* object, const TypePlan& plan,
   float* own = out_.owns.data() + out_.owns.size() - kOwnSize - kOwnBegin;
   own[v_spatial_iters] = Log(spatial);
   own[v_reduce_iters] = Log(reduce);
-  own[v_has_init] = HasObject(block, block_plan, Name::kInit) ? 1 : 0;
+  own[v_has_init] = ReadOptional(block, block_plan, Name::kInit) != nullptr ? 1 : 0;
   own[v_has_predicate] = ConstantOf(ReadObject(object, plan, Name::kPredicate), plans_) != 0 ? 0 : 1;
 
   init_executions_ = 1;

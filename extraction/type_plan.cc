@@ -185,8 +185,9 @@ double ConstantOf(const TVMFFIObject* expr, PlanCache& plans) {
   return plan.kind == Kind::kIntImm ? ReadNumber(expr, plan, Name::kValue) : 0;
 }
 
-bool HasObject(const TVMFFIObject* object, const TypePlan& plan, Name name) {
-  return GetField(object, plan, name) != nullptr;
+const TVMFFIObject* ReadOptional(const TVMFFIObject* object, const TypePlan& plan, Name name) {
+  const tvm::ffi::Any value = GetField(object, plan, name);
+  return ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value));  // its owner keeps it alive
 }
 
 Registry& Registry::Global() {
@@ -267,9 +268,8 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   }
   const auto rule = std::find_if(KindRules().begin(), KindRules().end(),
                                  [&](const KindRule& item) { return plan->is_node && name == item.type_name; });
-  const bool has_buffer = std::any_of(fields.begin(), fields.end(), [](const TVMFFIFieldInfo* field) {
-    return ToString(field->name) == "buffer";
-  });
+  const bool has_buffer = std::any_of(fields.begin(), fields.end(),
+                                      [](const TVMFFIFieldInfo* field) { return ToString(field->name) == "buffer"; });
   size_t needed = 0;
   for (const TVMFFIFieldInfo* field : fields) {
     const std::string field_name = ToString(field->name);

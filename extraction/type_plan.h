@@ -128,8 +128,8 @@ inline const TVMFFIObject* ObjectOf(const TVMFFIAny& value) {
   return value.type_index >= kTVMFFIStaticObjectBegin ? value.v_obj : nullptr;
 }
 
-// Whether the type has the field and it is not empty.
-bool HasObject(const TVMFFIObject* object, const TypePlan& plan, Name name);
+// The object in a field that may be empty (an Optional); null if it is, or if the type lacks it.
+const TVMFFIObject* ReadOptional(const TVMFFIObject* object, const TypePlan& plan, Name name);
 // The element type of a PrimType or BufferType; bits = 0 for any other type and for null.
 DLDataType DTypeOf(const TVMFFIObject* type, PlanCache& plans);
 bool IsFloat(DLDataType dtype);
