@@ -19,13 +19,13 @@ from rich.progress import Progress
 
 from common import WORK, console, parser, write_result
 from old_workloads import convert
-from trained import ALONE, WITHOUT_GPU, Job, run_all
+from trained import ALONE, WITHOUT_GPU, XGB_OF_ALL, Job, run_all
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.progress import Advanced, Event
 
-MODELS = ("gnn", WITHOUT_GPU, "xgb", "node-count", "random")
+MODELS = ("gnn", WITHOUT_GPU, "xgb", XGB_OF_ALL, "node-count", "random")
 
 
 def replayed(arguments: argparse.Namespace, work: Path) -> tuple[Path, dict[str, Any]]:
@@ -64,7 +64,9 @@ def benchmark(arguments: argparse.Namespace, work: Path, finished: Path) -> None
             for name, metrics in parts.items():
                 runs.setdefault(name, {}).setdefault(job.seed, []).append(metrics["all"])
     means = {
-        name: [{metric: float(np.mean([one[metric] for one in folds])) for metric in folds[0]} for folds in own.values()]
+        name: [
+            {metric: float(np.mean([one[metric] for one in folds])) for metric in folds[0]} for folds in own.values()
+        ]
         for name, own in runs.items()
     }
     order = ("gnn", *ALONE, *MODELS[1:])

@@ -23,9 +23,6 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS
 
-#: Instructions of a trace that have another name today.
-_RENAMED = {"GetBlock": "GetSBlock", "GetChildBlocks": "GetChildSBlocks"}
-
 #: Types with two operands, which are called as they were.
 _BINARY = ("Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Min", "Max", "And", "Or", "LT", "LE", "GT", "EQ", "NE")
 
@@ -54,18 +51,17 @@ def convert(old: Path, new: Path, programs_a_task: int, folds: int) -> dict[str,
     for number, (trace, seconds, target, arguments) in _lines(old, RECORDS):
         if seconds and max(seconds) < FAILED_RUN_SECS:
             valid += 1
-            records.setdefault(number, []).append([_trace(trace), seconds, target, arguments])
+            records.setdefault(number, []).append([trace, seconds, target, arguments])
     names, modules = zip(*(_module(text) for _, text in _lines(old, WORKLOADS)), strict=True)
     tasks = [
         {"hash": ms.utils.shash2hex(modules[number]), "name": names[number], "weights": {f"fold-{i % folds}": 1}}
         for i, number in enumerate(sorted(records))
     ]
-    chosen = [
-        [number, own[i * len(own) // count]]
-        for number, own in sorted(records.items())
-        for count in (min(programs_a_task, len(own)),)
-        for i in range(count)
-    ]
+    chosen = []
+    for number, own in sorted(records.items()):
+        count = min(programs_a_task, len(own))
+        for trace, *rest in (own[i * len(own) // count] for i in range(count)):
+            chosen.append([number, [_trace(trace), *rest]])
     new.mkdir(parents=True)
     for name, entries in (
         (WORKLOADS, [ms.database.Workload(module).as_json() for module in modules]),
@@ -86,12 +82,14 @@ def _lines(folder: Path, name: str) -> Iterator[Any]:
 
 def _trace(trace: Sequence[Any]) -> list[Any]:
     instructions, decisions = trace
-    renamed = [
-        # A split says since then whether it leaves out predicates.
-        [_RENAMED.get(name, name), inputs, [*attributes, False] if name == "Split" else attributes, outputs]
-        for name, inputs, attributes, outputs in instructions
-    ]
-    return [renamed, decisions]
+    today = []
+    for name, inputs, attributes, outputs in instructions:
+        if name == "GetBlock":
+            name = "GetSBlock"
+        if name == "Split":
+            attributes = [*attributes, False]  # whether it does without predicates
+        today.append([name, inputs, attributes, outputs])
+    return [today, decisions]
 
 
 def _module(text: str) -> tuple[str, tvm.IRModule]:
@@ -100,8 +98,8 @@ def _module(text: str) -> tuple[str, tvm.IRModule]:
     nodes = _Nodes(graph["nodes"])
     functions = dict(nodes(nodes.attributes(graph["root"])["functions"]))
     blocks = [nodes(one["attrs"]["name_hint"]) for one in graph["nodes"] if one["type_key"] == "tir.Block"]
-    shape = "x".join(map(str, functions["main"].params[-1].ty.shape))
-    return f"{'-'.join(blocks[1:])} {shape}", tvm.IRModule(functions)
+    shape = "x".join(str(int(extent)) for extent in functions["main"].params[-1].ty.shape)
+    return f"{'-'.join(name for name in blocks if name != 'root')} {shape}", tvm.IRModule(functions)
 
 
 class _Nodes:
@@ -156,8 +154,7 @@ class _Nodes:
         if kind == "Select":
             return tirx.Select(of("condition"), of("true_value"), of("false_value"))
         if kind == "Call":
-            operator = of("op").replace("tir.", "tirx.")
-            return tvm.ir.Call(operator, of("args"), ret_ty=attributes["dtype"])
+            return getattr(tirx, of("op").removeprefix("tir."))(*of("args"))
         if kind == "BufferLoad":
             return tirx.BufferLoad(of("buffer"), of("indices"))
         if kind == "BufferStore":

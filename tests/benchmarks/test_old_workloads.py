@@ -63,5 +63,5 @@ def test_few_programs_are_taken_from_all_of_a_search(tmp_path: Path, convert: Co
 
 
 def test_a_folder_without_a_database_is_named(tmp_path: Path, convert: Convert) -> None:
-    with pytest.raises(InputError, match="is no MetaSchedule database: it has no database_tuning_record.json"):
+    with pytest.raises(InputError, match="is no MetaSchedule database: it has no database_tuning_record"):
         convert(tmp_path, tmp_path / "new", 2, 2)

@@ -88,9 +88,13 @@ def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     found = quick_run("cuda", ["models", "programs"], tmp_path / "result.json", str(tmp_path))
     count = len(SIZES) * len(THREADS)
     assert found["programs"] == {
-        "tasks": len(SIZES), "programs": count, "valid": count, "replayed": count, "problems": {}
+        "tasks": len(SIZES),
+        "programs": count,
+        "valid": count,
+        "replayed": count,
+        "problems": {},
     }
-    models = ["gnn", "network alone", "trees alone", "without gpu", "xgb", "node-count", "random"]
+    models = ["gnn", "network alone", "trees alone", "without gpu", "xgb", "xgb of all", "node-count", "random"]
     assert list(found["models"]) == models
     assert all(0 <= found["models"][name]["pairwise_accuracy"]["mean"] <= 1 for name in models)
 

@@ -113,7 +113,7 @@ _GPU = (
     "in_registers",
     "stride_thread",  # signed bytes by which the next thread along x moves the address; 0 in registers
     "warp_sectors",  # global memory: sectors of 32 bytes that the 32 threads of a warp access together
-    "bank_conflicts",  # shared memory: most words that a warp asks one of the 32 banks for at once; 1 without a conflict
+    "bank_conflicts",  # shared memory: most words that a warp asks one of the 32 banks for at once; 1 if none conflict
 )
 
 VALUES: tuple[tuple[str, str], ...] = tuple(

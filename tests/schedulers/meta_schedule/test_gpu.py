@@ -1,4 +1,4 @@
-"""The node values of GPU programs: of kernels with known values, and of MetaSchedule's candidates beside TVM's lowering.
+"""The node values of GPU programs: of kernels with known values, and of MetaSchedule's candidates beside lowered ones.
 
 Nothing here runs on a GPU: sampling and lowering need none.
 """
