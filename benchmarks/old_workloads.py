@@ -148,7 +148,7 @@ class _Nodes:
         if kind == "Var":
             return tirx.Var(of("name"), attributes["dtype"])
         if kind == "Buffer":
-            return tirx.decl_buffer(of("shape"), attributes["dtype"], of("name"))
+            return tirx.decl_buffer(of("shape"), attributes["dtype"], of("name"), layout=None)
         if kind in _BINARY:
             return getattr(tirx, kind)(of("a"), of("b"))
         if kind == "Select":
@@ -177,5 +177,5 @@ class _Nodes:
         if kind == "PrimFunc":
             buffers = {id(parameter): buffer for parameter, buffer in of("buffer_map")}
             function = tirx.PrimFunc([buffers[id(parameter)] for parameter in of("params")], of("body"))
-            return function.with_attr({"global_symbol": "main", "tirx.noalias": True})
+            return function.with_attr({"global_symbol": "main", "s_tir": True, "tirx.noalias": True})
         raise InputError(f"a workload has a {node['type_key']}, which cannot be made again; leave its line out")
