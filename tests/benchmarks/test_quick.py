@@ -85,7 +85,7 @@ def test_processors_tests_every_model_on_every_processor(tmp_path: Path) -> None
 @pytest.mark.needs("s_tir")
 def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     write_old_database(tmp_path)
-    found = quick_run("cuda", ["models", "programs"], tmp_path / "result.json", str(tmp_path))
+    found = quick_run("cuda_programs", ["models", "programs"], tmp_path / "result.json", str(tmp_path))
     count = len(SIZES) * len(THREADS)
     assert found["programs"] == {
         "tasks": len(SIZES),

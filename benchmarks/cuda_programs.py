@@ -76,7 +76,7 @@ def benchmark(arguments: argparse.Namespace, work: Path, finished: Path) -> None
     console.print(compare.table(title, rows))
     settings = {"seeds": list(seeds), "epochs": arguments.epochs, "quick": arguments.quick, "folds": arguments.folds}
     settings |= {"programs_a_task": arguments.programs_a_task, "folder": arguments.folder.resolve().name}
-    write_result(arguments.json, "cuda", settings, {"models": rows, "programs": counts})
+    write_result(arguments.json, "cuda_programs", settings, {"models": rows, "programs": counts})
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def main() -> None:
     options.add_argument("--epochs", type=int, help="instead of the preset's, with as many fewer trees")
     arguments = options.parse_args()
     if not arguments.quick:
-        benchmark(arguments, WORK, WORK / "cuda")
+        benchmark(arguments, WORK, WORK / "cuda_programs")
         return
     with tempfile.TemporaryDirectory() as folder:
         arguments.epochs, arguments.folds, arguments.programs_a_task = 1, 2, 8
