@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,8 +40,12 @@ ABLATIONS: dict[str, tuple[str, ...]] = {
     **{f"types + {group}": (group,) for group in _GROUPS},
     WITHOUT_TARGET: _GROUPS,
 }
+#: Without what programs of a GPU have and others have not.
+WITHOUT_GPU = "without gpu"
 
 BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
+#: MetaSchedule's XGBModel, trained on programs of any number of stores.
+XGB_OF_ALL = "xgb of all"
 
 #: The two parts of the default model, each by itself.
 ALONE = ("network alone", "trees alone")
@@ -112,6 +117,10 @@ def train_model(
     """
     if name == "xgb":
         return {name: compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))}
+    if name == XGB_OF_ALL:
+        from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
+
+        return {name: compare.trained_xgb(train_xgb(MetaScheduleTrees(seed, sys.maxsize), programs, parts))}
     if name in BASELINES:
         rows = np.concatenate([parts.train, parts.validation])
         mean = float(programs.throughput()[rows].mean())
@@ -218,9 +227,10 @@ def saved(runs: Path, name: str, known: Sequence[Any], compute: Callable[[Path],
 
 
 def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
-    settings = None if job.name in BASELINES else settings_of(job.name)
+    is_ours = job.name not in (*BASELINES, XGB_OF_ALL)
     # A baseline has no epochs of ours.
-    known = [asdict(job.share), None if job.name in BASELINES else epochs, settings, digest_of(job.store), *held_out]
+    ours = [epochs, settings_of(job.name)] if is_ours else [None, None]
+    known = [asdict(job.share), *ours, digest_of(job.store), *held_out]
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(job.store).load(with_features=True)
@@ -255,7 +265,8 @@ def settings_of(name: str) -> list[Any]:
 
 def _config(name: str) -> TopKGNNConfig:
     config = PRESETS[_preset(name)]
-    return replace(config, groups=ABLATIONS.get(name, config.groups))
+    groups = ABLATIONS | {WITHOUT_GPU: (*_GROUPS, "target")}
+    return replace(config, groups=groups.get(name, config.groups))
 
 
 def _preset(name: str) -> str:

@@ -85,6 +85,19 @@ void Walker::SetShape(Buffer& buffer, std::vector<int64_t> shape) {
   }
 }
 
+uint64_t Walker::AddSplits(const TVMFFIObject* index, int32_t dim, int depth, double& base) {
+  const IndexAnalyzer::Scope scope = analyzer_.Mark();
+  Form form = analyzer_.Analyze(index, depth + 1);
+  analyzer_.Simplify(form);
+  base = form.base;
+  for (int32_t i = 0; i < form.count; ++i) {
+    const Term& term = analyzer_.terms(form)[i];
+    splits_.push_back({term.loop, dim, term.lower, static_cast<double>(term.extent), term.scale});
+  }
+  analyzer_.Release(scope);
+  return form.deps;
+}
+
 void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIObject* indices, bool is_store,
                            int depth) {
   const int32_t buffer_id = BufferOf(var);
@@ -93,23 +106,16 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
   const TVMFFISeqCell& cell = Sequence(indices);
   const int64_t rank = std::min({cell.size, static_cast<int64_t>(buffer.shape.size()), kMaxRank});
 
-  const IndexAnalyzer::Scope scope = analyzer_.Mark();
   const double operations = analyzer_.operations();
   std::vector<Split>& splits = splits_;
   splits.clear();
+  double bases[kMaxRank] = {};
   uint64_t deps = 0;
   for (int64_t dim = 0; dim < rank; ++dim) {
-    Form form = analyzer_.Analyze(ObjectOf(static_cast<const TVMFFIAny*>(cell.data)[dim]), depth + 1);
-    analyzer_.Simplify(form);
-    deps |= form.deps;
-    for (int32_t i = 0; i < form.count; ++i) {
-      const Term& term = analyzer_.terms(form)[i];
-      splits.push_back(
-          {term.loop, static_cast<int32_t>(dim), term.lower, static_cast<double>(term.extent), term.scale});
-    }
+    const TVMFFIObject* index = ObjectOf(static_cast<const TVMFFIAny*>(cell.data)[dim]);
+    deps |= AddSplits(index, static_cast<int32_t>(dim), depth, bases[dim]);
   }
   work_.int_ops += analyzer_.operations() - operations;
-  analyzer_.Release(scope);
   // Innermost loop first.
   std::stable_sort(splits.begin(), splits.end(), [](const Split& a, const Split& b) { return a.loop > b.loop; });
 
@@ -188,6 +194,10 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
     if (deps >> level & 1) out_.edges.push_back({loops_[level].node, node, Relation::kLoop});
   }
   accesses_.push_back(access);
+  if (kernel_.row >= 0) {
+    At(node).gpu = NewKernelRow();
+    KeepAccess(var, At(node).gpu, !is_store, is_store, bases, rank);
+  }
 }
 
 // The bytes that the accesses from `first_access` on touch while the loops from `level` inwards run. Of each buffer

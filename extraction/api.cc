@@ -256,7 +256,8 @@ void WriteRow(const Node& node, const Graphs& graphs, float* row) {
   row[kDepthColumn] = Log(node.depth);
   CopyBlock<kAccessBegin, kAccessSize>(graphs.accesses, node.access, row);
   CopyBlock<kWorkBegin, kWorkSize>(graphs.works, node.work, row);
-  std::fill(row + kTargetBegin, row + kColumns, 0.0f);
+  std::fill(row + kTargetBegin, row + kGpuBegin, 0.0f);
+  CopyBlock<kGpuBegin, kGpuSize>(graphs.gpus, node.gpu, row);
 }
 
 void WriteGraph(const Slot& slot, const Graphs& graphs, int64_t node, int64_t edge, const Output& out) {

@@ -32,13 +32,15 @@ void Walker::ReadPragmas(const TVMFFIObject* object, const TypePlan& plan, Conte
   for (const auto& [key, value] : *annotations) {
     const auto name = key.as<tvm::ffi::String>();
     if (!name) continue;
+    const TVMFFIObject* object_value = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value));
+    if (kernel_.row >= 0 && ReadPipeline(*name, object_value)) continue;
     double number = 0;
     if (const auto integer = value.as<int64_t>()) {
       number = static_cast<double>(*integer);
-    } else if (const TVMFFIObject* immediate = ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value))) {
-      const TypePlan& immediate_plan = plans_(immediate->type_index);
-      if (immediate_plan.kind != Kind::kIntImm) continue;
-      number = ReadNumber(immediate, immediate_plan, Name::kValue);
+    } else if (object_value != nullptr) {
+      const TypePlan& value_plan = plans_(object_value->type_index);
+      if (value_plan.kind != Kind::kIntImm) continue;
+      number = ReadNumber(object_value, value_plan, Name::kValue);
     }
     ReadPragma(*name, number, context);
   }
@@ -80,6 +82,13 @@ void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const P
   analyzer_.BindLoop(ReadObject(object, plan, Name::kLoopVar), level, extent, min);
 
   const auto kind = static_cast<int>(std::clamp<int64_t>(ReadInt(object, plan, Name::kKind, kSerial), 0, 4));
+  const ThreadAxis threads = kind == kThreadBinding ? ThreadAxisOf(object, plan) : ThreadAxis();
+  const bool is_kernel = threads.thread != Thread::kNone && kernel_.row < 0;
+  if (is_kernel) OpenKernel();
+  if (threads.thread != Thread::kNone) {
+    int64_t& most = kernel_.extents[static_cast<size_t>(threads.thread)][threads.axis];
+    most = std::max(most, extent);
+  }
   const double outer_iterations = contexts_.back().iterations;
   Context context = contexts_.back();
   const auto times = static_cast<double>(extent);
@@ -103,7 +112,7 @@ void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const P
 
   const auto record = static_cast<int32_t>(loop_bytes_.size());
   loop_bytes_.push_back(0);
-  loops_.push_back({id, extent, kind, record});
+  loops_.push_back({id, extent, kind, record, threads});
   moving_loops_ += extent > 1;
   const int64_t loops_before = moving_loops_;
   const size_t first_access = accesses_.size();
@@ -125,6 +134,7 @@ void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const P
       child_plan.kind == Kind::kSeqStmt ? Sequence(ReadObject(child, child_plan, Name::kSeq)).size : 1;
   WriteWork(id, once, outer_iterations, TouchedBytes(first_access, static_cast<size_t>(level)), body,
             moving_loops_ == loops_before, children);
+  if (is_kernel) CloseKernel();
 }
 
 void Walker::VisitBlockRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
@@ -160,7 +170,7 @@ void Walker::VisitBlockRealize(const TVMFFIObject* object, const TypePlan& plan,
   float* own = out_.owns.data() + out_.owns.size() - kOwnSize - kOwnBegin;
   own[v_spatial_iters] = Log(spatial);
   own[v_reduce_iters] = Log(reduce);
-  own[v_has_init] = HasObject(block, block_plan, Name::kInit) ? 1 : 0;
+  own[v_has_init] = ReadOptional(block, block_plan, Name::kInit) != nullptr ? 1 : 0;
   own[v_has_predicate] = ConstantOf(ReadObject(object, plan, Name::kPredicate), plans_) != 0 ? 0 : 1;
 
   init_executions_ = 1;
@@ -180,6 +190,7 @@ void Walker::VisitBlock(const TVMFFIObject* object, const TypePlan& plan, const 
   const double init_executions = std::exchange(init_executions_, 1);
   Context context = contexts_.back();
   ReadPragmas(object, plan, context);
+  if (kernel_.row >= 0) ReadKernelBlock(object, plan, place.depth);
   PushContext(context);
   const int32_t id = Emit(object, plan, place);
   const size_t first_access = accesses_.size();

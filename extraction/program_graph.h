@@ -63,6 +63,7 @@ struct Node {
   int32_t own;      // row of Graphs::owns, or -1
   int32_t access;   // row of Graphs::accesses, or -1
   int32_t work;     // row of Graphs::works, or -1
+  int32_t gpu;      // row of Graphs::gpus, or -1
   int32_t depth;
   DLDataType dtype;  // bits = 0 for none
   float constants[2];
@@ -78,12 +79,12 @@ struct Edge {
 struct Graphs {
   std::vector<Node> nodes;
   std::vector<Edge> edges;  // without CHILD edges: Node::parent has those
-  std::vector<float> contexts, owns, accesses, works;
+  std::vector<float> contexts, owns, accesses, works, gpus;
 
   void Clear() {
     nodes.clear();
     edges.clear();
-    for (auto* rows : {&contexts, &owns, &accesses, &works}) rows->clear();
+    for (auto* rows : {&contexts, &owns, &accesses, &works, &gpus}) rows->clear();
   }
 };
 

@@ -53,6 +53,7 @@ void Walker::Run(Functions functions, bool is_tree) {
   work_ = Work();
   moving_loops_ = 0;
   init_executions_ = 1;
+  kernel_.row = -1;
 
   if (functions.empty()) throw GraphError("the IRModule has no PrimFunc; pass a module of TensorIR functions");
   std::sort(functions.begin(), functions.end());
@@ -123,7 +124,8 @@ int32_t Walker::Emit(const TVMFFIObject* object, const TypePlan& plan, const Pla
       }
     }
   }
-  out_.nodes.push_back({plan.type_name, place.parent, contexts_.back().row, -1, -1, -1, place.depth, dtype, {0, 0}});
+  out_.nodes.push_back(
+      {plan.type_name, place.parent, contexts_.back().row, -1, -1, -1, kernel_.row, place.depth, dtype, {0, 0}});
   if (plan.is_arithmetic && !place.hidden) {
     (IsFloat(dtype) ? work_.float_ops : work_.int_ops) += Lanes(dtype);
   }

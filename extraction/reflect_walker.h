@@ -2,6 +2,7 @@
 #ifndef TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 #define TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -16,11 +17,26 @@ namespace tvm_gnn_cost {
 // tvm::tirx::ForKind
 enum ForKind { kSerial = 0, kParallel = 1, kVectorized = 2, kUnrolled = 3, kThreadBinding = 4 };
 
+// What a loop that is bound to threads of a GPU counts, and along which of the axes x, y and z.
+enum class Thread : uint8_t { kNone, kBlock, kThread, kVirtual };
+struct ThreadAxis {
+  Thread thread = Thread::kNone;
+  uint8_t axis = 0;
+};
+
 struct Loop {
   int32_t node;
   int64_t extent;
   int kind;
   int32_t record;  // index in loop_bytes_, which is filled once the body has been walked
+  ThreadAxis bound;
+};
+
+enum class Memory : uint8_t { kUnknown, kGlobal, kShared, kRegisters };
+
+// An annotation by which a stride is made `offset` more than a multiple of `factor`.
+struct StrideAlignment {
+  double dim, factor, offset;
 };
 
 struct Buffer {
@@ -33,6 +49,12 @@ struct Buffer {
   std::vector<double> strides;  // in elements, of a compact row-major layout
   std::vector<int32_t> stores, loads;
   double touched = 0;  // TouchedBytes() works with it
+  // Read in kernels alone:
+  Memory memory = Memory::kUnknown;
+  bool is_view = false;  // a match_buffer's: nothing is allocated for it
+  double holders = 1;    // threads that hold it together: a warp's matrix fragment is spread over its threads
+  std::vector<StrideAlignment> alignments;
+  int32_t tile = -1;  // CloseKernel() works with it
 };
 
 struct Access {
@@ -48,6 +70,28 @@ struct Split {
   int64_t lower;
   double extent;
   double scale;
+};
+
+// An access inside a kernel, or the region of a match_buffer: the first ones of what it has in the Kernel.
+struct KernelAccess {
+  int32_t buffer;
+  int32_t row;  // of Graphs::gpus, or -1 for a region
+  bool loads, stores;
+  size_t loops, loop_count;
+  size_t splits, split_count;
+  size_t bases, rank;
+};
+
+// A GPU program's kernel: what the outermost loop that is bound to threads contains. Which part of a buffer a block
+// touches is known when all of it has been walked, so its accesses are kept until then.
+struct Kernel {
+  int32_t row = -1;  // of Graphs::gpus, for all nodes inside but the accesses; -1 outside kernels
+  std::array<std::array<int64_t, 3>, 4> extents{};  // by Thread and axis
+  double stages = 1, async_stages = 0;
+  std::vector<KernelAccess> accesses;
+  std::vector<Loop> loops;    // of each access the loops around it, outermost first
+  std::vector<Split> splits;  // of each access, by those loops; -1 stands for a region's extent
+  std::vector<double> bases;  // of each access the constant part of each index
 };
 
 struct Work {
@@ -109,11 +153,24 @@ class Walker {
   // access_features.cc
   int32_t BufferOf(const TVMFFIObject* var);
   void SetShape(Buffer& buffer, std::vector<int64_t> shape);
+  // Appends the terms of an index to splits_, sets `base` to its constant part and returns the loops that it uses.
+  uint64_t AddSplits(const TVMFFIObject* index, int32_t dim, int depth, double& base);
   void AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIObject* indices, bool is_store, int depth);
   double TouchedBytes(size_t first_access, size_t level);
   void WriteWork(int32_t node, const Work& once, double executions, double footprint, double body, bool is_innermost,
                  int64_t body_children);
   void Finish();
+
+  // kernel_memory.cc
+  ThreadAxis ThreadAxisOf(const TVMFFIObject* loop, const TypePlan& plan);
+  void OpenKernel();
+  void CloseKernel();
+  bool ReadPipeline(const std::string& name, const TVMFFIObject* stages);
+  void ReadKernelBlock(const TVMFFIObject* block, const TypePlan& plan, int depth);
+  void ReadStrideAlignments(const TVMFFIObject* block, const TypePlan& plan);
+  bool HasRegionOf(const TVMFFIObject* regions, const TVMFFIObject* var);
+  int32_t NewKernelRow();
+  void KeepAccess(const TVMFFIObject* var, int32_t row, bool loads, bool stores, const double* bases, int64_t rank);
 
   void Warm(const TVMFFIObject* root);
 
@@ -141,6 +198,7 @@ class Walker {
   Work work_;
   int64_t moving_loops_ = 0;    // loops of more than one iteration met so far
   double init_executions_ = 1;  // executions of a block's body for each of its init
+  Kernel kernel_;
 };
 
 }  // namespace tvm_gnn_cost

@@ -76,14 +76,16 @@ const std::unordered_map<std::string, Name>& FieldNames() {
       {"ty", Name::kTy}, {"body", Name::kBody}, {"loop_var", Name::kLoopVar}, {"min", Name::kMin},
       {"extent", Name::kExtent}, {"kind", Name::kKind}, {"annotations", Name::kAnnotations},
       {"iter_values", Name::kIterValues}, {"predicate", Name::kPredicate}, {"block", Name::kBlock},
-      {"iter_vars", Name::kIterVars}, {"init", Name::kInit}, {"buffer", Name::kBuffer}, {"source", Name::kBuffer},
+      {"iter_vars", Name::kIterVars}, {"init", Name::kInit}, {"buffer", Name::kBuffer}, {"source", Name::kSource},
       {"value", Name::kValue}, {"indices", Name::kIndices}, {"params", Name::kParams}, {"var", Name::kVar},
       {"iter_type", Name::kIterType}, {"a", Name::kA}, {"b", Name::kB}, {"base", Name::kBase},
       {"condition", Name::kCondition}, {"true_value", Name::kTrueValue}, {"false_value", Name::kFalseValue},
       {"op", Name::kOp}, {"args", Name::kArgs}, {"dtype", Name::kDtype}, {"shape", Name::kShape},
       {"strides", Name::kStrides}, {"elem_offset", Name::kElemOffset}, {"functions", Name::kFunctions},
       {"seq", Name::kSeq}, {"name_hint", Name::kNameHint}, {"name", Name::kName}, {"attr_key", Name::kAttrKey},
-      {"bounds", Name::kBounds},
+      {"bounds", Name::kBounds}, {"thread_binding", Name::kThreadBinding}, {"thread_tag", Name::kThreadTag},
+      {"storage_scope", Name::kStorageScope}, {"match_buffers", Name::kMatchBuffers}, {"region", Name::kRegion},
+      {"reads", Name::kReads}, {"writes", Name::kWrites},
   };
   // clang-format on
   return names;
@@ -183,8 +185,9 @@ double ConstantOf(const TVMFFIObject* expr, PlanCache& plans) {
   return plan.kind == Kind::kIntImm ? ReadNumber(expr, plan, Name::kValue) : 0;
 }
 
-bool HasObject(const TVMFFIObject* object, const TypePlan& plan, Name name) {
-  return GetField(object, plan, name) != nullptr;
+const TVMFFIObject* ReadOptional(const TVMFFIObject* object, const TypePlan& plan, Name name) {
+  const tvm::ffi::Any value = GetField(object, plan, name);
+  return ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value));  // its owner keeps it alive
 }
 
 Registry& Registry::Global() {
@@ -265,12 +268,16 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   }
   const auto rule = std::find_if(KindRules().begin(), KindRules().end(),
                                  [&](const KindRule& item) { return plan->is_node && name == item.type_name; });
+  const bool has_buffer = std::any_of(fields.begin(), fields.end(),
+                                      [](const TVMFFIFieldInfo* field) { return ToString(field->name) == "buffer"; });
   size_t needed = 0;
   for (const TVMFFIFieldInfo* field : fields) {
     const std::string field_name = ToString(field->name);
     const bool hidden = rule != KindRules().end() && Contains(rule->hidden, field_name);
-    const auto known = FieldNames().find(field_name);
-    const Field entry{field, field->offset, ModeOf(*field), known != FieldNames().end(), hidden};
+    // Today's TVM calls the buffer of a load and of a region its source.
+    const auto known = FieldNames().find(field_name == "source" && !has_buffer ? "buffer" : field_name);
+    const bool is_named = known != FieldNames().end() && known->second < Name::kThreadBinding;
+    const Field entry{field, field->offset, ModeOf(*field), is_named, hidden};
     // In every class these two fields hold a source position and a type, which are not nodes.
     if (field_name != "span" && field_name != "ty" && CanHoldNodes(*field)) plan->children.push_back(entry);
     if (known == FieldNames().end()) continue;
@@ -278,7 +285,7 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
     plan->named[static_cast<size_t>(known->second)] = plan->named_storage.back().get();
     if (entry.mode == Field::Mode::kPointer) plan->object_offsets[static_cast<size_t>(known->second)] = entry.offset;
     if (rule != KindRules().end()) {
-      needed += Contains(rule->needed, known->second == Name::kBuffer ? "buffer" : field_name);
+      needed += Contains(rule->needed, known->first);
     }
   }
   if (rule != KindRules().end() && needed == rule->needed.size()) {

@@ -27,7 +27,9 @@ enum class Kind : uint8_t {
 enum class Name : uint8_t {
   kTy, kBody, kLoopVar, kMin, kExtent, kKind, kAnnotations, kIterValues, kPredicate, kBlock, kIterVars, kInit, kBuffer,
   kValue, kIndices, kParams, kVar, kIterType, kA, kB, kBase, kCondition, kTrueValue, kFalseValue, kOp, kArgs, kDtype,
-  kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kAttrKey, kBounds, kCount,
+  kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kAttrKey, kBounds,
+  // From here on: read of GPU programs alone.
+  kThreadBinding, kThreadTag, kStorageScope, kMatchBuffers, kSource, kRegion, kReads, kWrites, kCount,
 };
 // clang-format on
 
@@ -37,7 +39,7 @@ struct Field {
   // Object references, Anys, plain numbers and dtypes are read in place, the rest through the getter. A getter counts
   // references: these atomics would take a third of the walk's time, and threads would contend for shared objects.
   enum class Mode : uint8_t { kPointer, kAny, kInt32, kInt64, kFloat64, kDType, kGetter } mode;
-  bool is_named;  // one of Name: the index analysis reads it even where it is hidden
+  bool is_named;  // one of Name before kThreadBinding: it is read even where it is hidden
   bool hidden;    // detail="statements" leaves out what lies below it
 };
 
@@ -126,14 +128,19 @@ inline const TVMFFIObject* ObjectOf(const TVMFFIAny& value) {
   return value.type_index >= kTVMFFIStaticObjectBegin ? value.v_obj : nullptr;
 }
 
-// Whether the type has the field and it is not empty.
-bool HasObject(const TVMFFIObject* object, const TypePlan& plan, Name name);
+// The object in a field that may be empty (an Optional); null if it is, or if the type lacks it.
+const TVMFFIObject* ReadOptional(const TVMFFIObject* object, const TypePlan& plan, Name name);
 // The element type of a PrimType or BufferType; bits = 0 for any other type and for null.
 DLDataType DTypeOf(const TVMFFIObject* type, PlanCache& plans);
 bool IsFloat(DLDataType dtype);
 double Lanes(DLDataType dtype);
 // The value of an integer immediate; 0 for anything else.
 double ConstantOf(const TVMFFIObject* expr, PlanCache& plans);
+
+// The same of an integer that may stand by itself.
+inline double IntegerOf(const TVMFFIAny& value, PlanCache& plans) {
+  return value.type_index == kTVMFFIInt ? static_cast<double>(value.v_int64) : ConstantOf(ObjectOf(value), plans);
+}
 
 inline const TVMFFISeqCell& Sequence(const TVMFFIObject* object) {
   return *reinterpret_cast<const TVMFFISeqCell*>(object + 1);

@@ -5,7 +5,7 @@
 
 namespace tvm_gnn_cost {
 
-// Each group is contiguous: a node's row is put together by copying at most six short blocks. The
+// Each group is contiguous: a node's row is put together by copying at most seven short blocks. The
 // group TARGET is 0 here: tvm_gnn_cost/graphs/processor.py writes it, from the text of a program's target.
 // clang-format off
 #define TVM_GNN_COST_CONSTANT(X) X(const_0) X(const_1)
@@ -27,9 +27,13 @@ namespace tvm_gnn_cost {
   X(float_ops) X(float_ops_total) X(math_calls) X(math_calls_total) X(int_ops) X(int_ops_total) X(loads)      \
   X(stores) X(footprint_bytes) X(body_bytes) X(intensity) X(is_innermost) X(body_children)
 #define TVM_GNN_COST_TARGET(X) X(cores) X(vector_bytes) X(flops_per_cycle) X(cache_1_bytes) X(cache_2_bytes)
+#define TVM_GNN_COST_GPU(X)                                                                                   \
+  X(grid_blocks) X(block_threads) X(virtual_threads) X(pipeline_stages) X(async_stages) X(shared_bytes)       \
+  X(register_bytes) X(in_shared) X(in_registers) X(stride_thread) X(warp_sectors) X(bank_conflicts)
 #define TVM_GNN_COST_VALUES(X)                                                                                \
   TVM_GNN_COST_CONSTANT(X) TVM_GNN_COST_DTYPE(X) TVM_GNN_COST_LOOP_OWN(X) TVM_GNN_COST_LOOP_CONTEXT(X)        \
-  TVM_GNN_COST_LOOP_DEPTH(X) TVM_GNN_COST_ACCESS(X) TVM_GNN_COST_WORK(X) TVM_GNN_COST_TARGET(X)
+  TVM_GNN_COST_LOOP_DEPTH(X) TVM_GNN_COST_ACCESS(X) TVM_GNN_COST_WORK(X) TVM_GNN_COST_TARGET(X)               \
+  TVM_GNN_COST_GPU(X)
 // clang-format on
 
 #define TVM_GNN_COST_COLUMN(name) v_##name,
@@ -42,10 +46,12 @@ inline constexpr int kDepthColumn = v_tree_depth;
 inline constexpr int kAccessBegin = v_buffer_bytes;
 inline constexpr int kWorkBegin = v_float_ops;
 inline constexpr int kTargetBegin = v_cores;
+inline constexpr int kGpuBegin = v_grid_blocks;
 inline constexpr int kOwnSize = kContextBegin - kOwnBegin;
 inline constexpr int kContextSize = kDepthColumn - kContextBegin;
 inline constexpr int kAccessSize = kWorkBegin - kAccessBegin;
 inline constexpr int kWorkSize = kTargetBegin - kWorkBegin;
+inline constexpr int kGpuSize = kColumns - kGpuBegin;
 
 }  // namespace tvm_gnn_cost
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks.old_database import SIZES, THREADS, write_old_database
 from tvm_gnn_cost.schedulers import scheduler
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -79,6 +80,23 @@ def test_processors_tests_every_model_on_every_processor(tmp_path: Path) -> None
     assert len(found["tested_on"]) > 1
     for rows in found["tested_on"].values():
         assert list(rows) == ["gnn, trained on all", "without target, trained on all"]
+
+
+@pytest.mark.needs("s_tir")
+def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
+    write_old_database(tmp_path)
+    found = quick_run("cuda_programs", ["models", "programs"], tmp_path / "result.json", str(tmp_path))
+    count = len(SIZES) * len(THREADS)
+    assert found["programs"] == {
+        "tasks": len(SIZES),
+        "programs": count,
+        "valid": count,
+        "replayed": count,
+        "problems": {},
+    }
+    models = ["gnn", "network alone", "trees alone", "without gpu", "xgb", "xgb of all", "node-count", "random"]
+    assert list(found["models"]) == models
+    assert all(0 <= found["models"][name]["pairwise_accuracy"]["mean"] <= 1 for name in models)
 
 
 @pytest.mark.needs("s_tir")

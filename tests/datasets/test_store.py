@@ -234,7 +234,7 @@ def test_metadata_that_is_no_json_is_named(
         ({"values": [b""] * 8}, "the column 'values' does not fit the others"),
         ({"edges": [b"\x99\0\0\0" * 2] * 8}, "the column 'edges' does not fit the others"),
         ({"relation": [b"\0"] * 8}, "the column 'relation' does not fit the others"),
-        ({"values": [b"\0"] * 8}, "an array is no whole number of rows of 272 bytes"),
+        ({"values": [b"\0"] * 8}, "an array is no whole number of rows of 320 bytes"),
         ({"values": [1.0] * 8}, "Unsupported cast from double"),
     ],
 )

@@ -27,6 +27,12 @@ def softmax() -> tirx.PrimFunc:
     return te.create_prim_func([data, topi.nn.softmax(data)])
 
 
+def product() -> tirx.PrimFunc:
+    # Halves: on a GPU the rules make tensor intrinsics of it.
+    a, b = (te.placeholder((128, 128), "float16", name) for name in ("a", "b"))
+    return te.create_prim_func([a, b, topi.nn.matmul(a, b, out_dtype="float32")])
+
+
 def deep() -> tvm.IRModule:
     expr = tirx.Var("x", "int32")
     for _ in range(1500):
@@ -36,10 +42,11 @@ def deep() -> tvm.IRModule:
 
 def main() -> None:
     mods = []
-    for func in (conv(), softmax()):
+    gpu = tvm.target.Target("nvidia/nvidia-a100")
+    for func, target in ((conv(), small_target()), (softmax(), small_target()), (conv(), gpu), (product(), gpu)):
         mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
-        mods += [mod, *unprocessed(mod, small_target())]
-        mods += [candidate.sch.mod for candidate in candidates(mod, small_target(), 4)]
+        mods += [mod, *unprocessed(mod, target)]
+        mods += [candidate.sch.mod for candidate in candidates(mod, target, 4)]
     bad = [None, "text", 3, tvm.IRModule(), deep(), object()]
     for is_tree in (True, False):
         for threads in (1, 4):

@@ -10,13 +10,14 @@ from tvm_gnn_cost.graphs.values import GROUPS, VALUES, columns
 
 def test_the_names_are_those_that_the_extension_fills_in_its_order() -> None:
     assert tuple(name for name, _ in VALUES) == value_names()
-    assert len(set(VALUES)) == len(VALUES) == 68
+    assert len(set(VALUES)) == len(VALUES) == 80
 
 
 def test_each_group_is_a_run_of_columns() -> None:
-    assert GROUPS == ("constant", "dtype", "loop", "access", "work", "target")
+    assert GROUPS == ("constant", "dtype", "loop", "access", "work", "target", "gpu")
     assert [columns([group]).tolist() for group in GROUPS] == [
-        np.arange(first, last).tolist() for first, last in ((0, 2), (2, 6), (6, 25), (25, 50), (50, 63), (63, 68))
+        np.arange(first, last).tolist()
+        for first, last in ((0, 2), (2, 6), (6, 25), (25, 50), (50, 63), (63, 68), (68, 80))
     ]
 
 
@@ -25,11 +26,11 @@ def test_columns_ascend_whatever_the_order_of_the_groups() -> None:
     assert found.tolist() == [*range(2, 6), *range(50, 63)]
     assert found.dtype == np.int64
     assert columns([]).tolist() == []
-    assert columns(GROUPS).tolist() == [*range(68)]
+    assert columns(GROUPS).tolist() == [*range(80)]
 
 
 def test_an_unknown_group_is_named() -> None:
     with pytest.raises(
-        InputError, match="no value group 'loops'; the groups are constant, dtype, loop, access, work, target"
+        InputError, match="no value group 'loops'; the groups are constant, dtype, loop, access, work, target, gpu"
     ):
         columns(["dtype", "loops"])

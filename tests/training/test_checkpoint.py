@@ -39,7 +39,7 @@ def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path, checkpo
     population = synthetic.graphs(9, seed=7)
     np.testing.assert_array_equal(Scorer(trained).score(population), Scorer(loaded).score(population))
     assert loaded.card["training"]["train_programs"] == 16 * 16
-    assert loaded.config == SMALL
+    assert loaded.config == trained.config == checkpoint.config
     assert loaded.calibration == trained.calibration != (1.0, 0.0)
     assert loaded.value_names == trained.value_names
     assert loaded.vectors.words == trained.vectors.words

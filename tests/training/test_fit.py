@@ -219,6 +219,19 @@ def test_a_new_model_standardises_the_values_that_it_reads() -> None:
     assert np.isinf(checkpoint.state["std"].numpy()[~changing]).all()
 
 
+def test_a_new_model_reads_the_values_of_gpu_programs_if_there_are_some() -> None:
+    programs = synthetic.programs(4, 8)
+    cpu = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
+    own = {VALUES[i][0] for i in columns(["gpu"])}
+    assert "gpu" not in cpu.config.groups
+    assert own.isdisjoint(cpu.value_names)
+    programs.graphs.values[0, columns(["gpu"])[0]] = 1
+    gpu = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
+    assert gpu.config == SMALL
+    assert own < set(gpu.value_names)
+    assert set(gpu.value_names) - own == set(cpu.value_names)
+
+
 def test_the_card_says_what_was_trained_on(tmp_path: Path) -> None:
     settings = replace(SETTINGS, epochs=1)
     card = train(tmp_path, settings).card["training"]

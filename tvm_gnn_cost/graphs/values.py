@@ -5,7 +5,8 @@ column that does not apply to a node is 0 there.
 
 The groups ``access`` and ``work`` follow TVM's per-store features
 (``src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc``, after Ansor, arXiv:2006.06762), computed from the
-index expressions instead of a lowered program. They ignore loops of one iteration.
+index expressions instead of a lowered program. They ignore loops of one iteration. The group ``gpu`` is 0 in programs
+without kernels.
 """
 
 from __future__ import annotations
@@ -98,6 +99,22 @@ _TARGET = (
     "cache_1_bytes",  # of a core, for data
     "cache_2_bytes",  # of a core
 )
+_GPU = (
+    # every node inside a kernel, that is, inside the outermost loop that is bound to threads of a GPU
+    "grid_blocks",
+    "block_threads",
+    "virtual_threads",
+    "pipeline_stages",  # of the longest software pipeline; 1 without one
+    "async_stages",  # stages that are copied asynchronously (``cp_async``)
+    "shared_bytes",  # that a block allocates in shared memory, in one stage of a pipeline
+    "register_bytes",  # that a thread allocates in registers
+    # BufferLoad and BufferStore inside a kernel
+    "in_shared",  # the buffer lies in shared memory
+    "in_registers",
+    "stride_thread",  # signed bytes by which the next thread along x moves the address; 0 in registers
+    "warp_sectors",  # global memory: sectors of 32 bytes that the 32 threads of a warp access together
+    "bank_conflicts",  # shared memory: most words that a warp asks one of the 32 banks for at once; 1 if none conflict
+)
 
 VALUES: tuple[tuple[str, str], ...] = tuple(
     (name, group)
@@ -108,6 +125,7 @@ VALUES: tuple[tuple[str, str], ...] = tuple(
         ("access", _ACCESS),
         ("work", _WORK),
         ("target", _TARGET),
+        ("gpu", _GPU),
     )
     for name in names
 )

@@ -43,7 +43,7 @@ class TopKGNNConfig:
     """
 
     detail: Detail = "statements"
-    groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work", "target")
+    groups: tuple[str, ...] = ("constant", "dtype", "loop", "access", "work", "target", "gpu")
     type_dim: int = 16
     hidden: int = 64
     layers: int = 2

@@ -234,6 +234,8 @@ class FitModule(lightning.LightningModule):
 def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Programs, seed: int) -> Checkpoint:
     """An untrained model that standardises its inputs by the node values of the training programs.
 
+    It does not read the group ``gpu`` if none of them has a kernel.
+
     Args:
         config: The architecture.
         vectors: FastText vectors of length ``config.type_dim``.
@@ -245,6 +247,8 @@ def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Progr
     """
     if vectors.dim != config.type_dim:
         raise InputError(f"node type vectors of length {vectors.dim}, and the model reads {config.type_dim}")
+    if not train.graphs.values[:, columns(["gpu"])].any():
+        config = replace(config, groups=tuple(group for group in config.groups if group != "gpu"))
     chosen = columns(config.groups)
     scale = Scale.fit([train.graphs.read().values[:, chosen]])
     mean, std = (torch.from_numpy(array.astype(np.float32)) for array in (scale.mean, scale.deviation))

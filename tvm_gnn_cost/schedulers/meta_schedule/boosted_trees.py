@@ -14,8 +14,8 @@ from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
 
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
 
-#: Stores of a program that TVM can train on.
-_MOST_STORES = 8
+#: Stores of a program that TVM can train on among many others of fewer.
+MOST_STORES = 8
 
 
 class MetaScheduleTrees(BoostedTrees):
@@ -23,10 +23,12 @@ class MetaScheduleTrees(BoostedTrees):
 
     Args:
         seed: Seed of XGBoost.
+        most_stores: Programs of more stores do not train it.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, most_stores: int = MOST_STORES) -> None:
         self.model = XGBModel(config=XGBConfig(seed=seed), verbose_eval=0)
+        self.most_stores = most_stores
 
     def train(self, features: Matrices, throughput: npt.NDArray[np.float32], _task: npt.NDArray[np.int32]) -> None:
         """Trains as TVM does, which ranks the programs of all tasks together; without programs of many stores.
@@ -34,7 +36,7 @@ class MetaScheduleTrees(BoostedTrees):
         TVM adds up a program's stores and steps along the gradient of the sum: where many stores end in one leaf, the
         steps overshoot more and more, and after 20 such programs among 5,800 the model ranks by chance.
         """
-        rows = [i for i, matrix in enumerate(features) if len(matrix) <= _MOST_STORES]
+        rows = [i for i, matrix in enumerate(features) if len(matrix) <= self.most_stores]
         with _quiet():
             self.model._train([features[i] for i in rows], throughput[rows])
 

@@ -1,0 +1,100 @@
+"""Accuracy on programs of a GPU: this model with and without the values of GPU programs, beside TVM's XGBoost model.
+
+Reads a MetaSchedule database of TVM 0.16 in FOLDER, such as other people publish; the project holds none and measured
+none. The tasks are dealt out to folds; a model is trained on all folds but one and ranks the programs of that one. The
+metrics are means over the folds. Finished runs are saved, and a saved run is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from common import WORK, console, parser, write_result
+from old_workloads import convert
+from trained import ALONE, WITHOUT_GPU, XGB_OF_ALL, Job, run_all
+from tvm_gnn_cost import GraphStore, extract
+from tvm_gnn_cost.evaluation import compare
+from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.progress import Advanced, Event
+
+MODELS = ("gnn", WITHOUT_GPU, "xgb", XGB_OF_ALL, "node-count", "random")
+
+
+def replayed(arguments: argparse.Namespace, work: Path) -> tuple[Path, dict[str, Any]]:
+    """The store of the programs that today's TVM replays, and how many that are; made at the first call."""
+    name = f"{arguments.folder.resolve().name}-{arguments.programs_a_task}-{arguments.folds}"
+    store, counts = work / f"{name}-statements", work / f"{name}.json"
+    if not counts.exists():
+        with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
+            database = Path(folder) / "database"
+            found: dict[str, Any] = convert(arguments.folder, database, arguments.programs_a_task, arguments.folds)
+            bar = progress.add_task("extracting", total=None)
+
+            def show(event: Event) -> None:
+                if isinstance(event, Advanced):
+                    progress.update(bar, completed=event.done, total=event.total)
+
+            extraction = extract(database, store, programs_at_once=64, progress=show)
+            found |= {
+                "replayed": extraction.added + extraction.known,
+                "problems": dict(Counter(problem.reason for problem in extraction.problems)),
+            }
+        write_json(counts, found)
+    return store, json.loads(counts.read_text())
+
+
+def benchmark(arguments: argparse.Namespace, work: Path, finished: Path) -> None:
+    """Runs what is missing among the ``finished`` runs, prints the table and writes the JSON."""
+    store, counts = replayed(arguments, work)
+    console.print(counts)
+    seeds = range(arguments.seeds)
+    jobs = [Job(model, seed, store) for seed in seeds for model in MODELS]
+    runs: dict[str, dict[int, list[dict[str, float]]]] = {}
+    for fold in range(arguments.folds):
+        for job, result in run_all(jobs, (f"fold-{fold}",), arguments.epochs, arguments.quick, finished):
+            parts = {job.name: result} | (result["alone"] if job.name == "gnn" else {})
+            for name, metrics in parts.items():
+                runs.setdefault(name, {}).setdefault(job.seed, []).append(metrics["all"])
+    means = {
+        name: [
+            {metric: float(np.mean([one[metric] for one in folds])) for metric in folds[0]} for folds in own.values()
+        ]
+        for name, own in runs.items()
+    }
+    order = ("gnn", *ALONE, *MODELS[1:])
+    rows = {name: compare.summarise(means[name]) for name in order}
+    programs = GraphStore(store).load()
+    title = f"{len(programs)} programs of {len(programs.tasks)} tasks, {arguments.folds} folds; {len(seeds)} seeds"
+    console.print(compare.table(title, rows))
+    settings = {"seeds": list(seeds), "epochs": arguments.epochs, "quick": arguments.quick, "folds": arguments.folds}
+    settings |= {"programs_a_task": arguments.programs_a_task, "folder": arguments.folder.resolve().name}
+    write_result(arguments.json, "cuda_programs", settings, {"models": rows, "programs": counts})
+
+
+def main() -> None:
+    """Reads the options and runs the benchmark."""
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path, metavar="FOLDER", help="a MetaSchedule database of TVM 0.16")
+    options.add_argument("--programs-a-task", type=int, default=128)
+    options.add_argument("--folds", type=int, default=4)
+    options.add_argument("--seeds", type=int, default=1)
+    options.add_argument("--epochs", type=int, help="instead of the preset's, with as many fewer trees")
+    arguments = options.parse_args()
+    if not arguments.quick:
+        benchmark(arguments, WORK, WORK / "cuda_programs")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.epochs, arguments.folds, arguments.programs_a_task = 1, 2, 8
+        benchmark(arguments, Path(folder), Path(folder) / "runs")
+
+
+if __name__ == "__main__":
+    main()
