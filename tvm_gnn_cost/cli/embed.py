@@ -21,8 +21,10 @@ def embed(
     """Trains FastText's node type vectors alone and draws them; 'train' trains its own."""
     with exit_codes(), json_result(json) as write:
         from tvm_gnn_cost.datasets.store import GraphStore
+        from tvm_gnn_cost.files import check_file
         from tvm_gnn_cost.graphs.embedding import plot_vectors, train_vectors
 
+        check_file(picture)
         vectors = train_vectors(GraphStore(store).load().graphs, dim=dim, seed=seed)
         plot_vectors(vectors, picture)
         console.print(f"{len(vectors.words)} node types, drawn in {picture}", markup=False)

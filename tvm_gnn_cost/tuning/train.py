@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from tvm_gnn_cost.datasets.held_out import networks_to_test
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_file
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
@@ -75,6 +78,7 @@ def train(
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")
     output = Path(output)
+    check_file(output)
     programs = GraphStore(Path(store)).load(with_features=model == "xgb")
     parts = split_programs(programs, held_out or networks_to_test(programs.networks), seed)
     if model == "xgb":
@@ -90,14 +94,17 @@ def train(
         **{name: value for name, value in given.items() if value is not None},
     )
     progress(Advanced(0, settings.epochs))
+    unfinished = output.with_name(f"{output.name}.unfinished")
     checkpoint = train_gnn(
         programs,
         parts,
         PRESETS[model],
         settings,
-        output.with_name(f"{output.name}.unfinished"),
+        unfinished,
         Checkpoint.load(Path(start)) if start else None,
         progress,
     )
     checkpoint.save(output)
+    # Not before: a kill in between would lose the training.
+    rank_zero_only(shutil.rmtree)(unfinished)
     return Trained(output, checkpoint.card["training"])

@@ -22,7 +22,7 @@ from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.json_lines import parsed_objects
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, write_json, write_text
+from tvm_gnn_cost.files import append_lines, drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
@@ -138,17 +138,15 @@ class DatabaseCollection:
             self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
         if task.key not in self.numbers:
             self.numbers[task.key] = len(self.numbers)
-            with (self.folder / WORKLOADS).open("a") as file:
-                file.write(workload + "\n")
+            append_lines(self.folder / WORKLOADS, [workload])
         measurements = []
         for outcome in outcomes:
             message = None if outcome.failure is None else outcome.message[-400:]
             measurements.append({"task": task.key, "phase": phase, "failure": outcome.failure, "message": message})
             self._count_one(task.key, phase)
-        with (self.folder / RECORDS).open("a") as file:
-            file.writelines(f"[{self.numbers[task.key]}{line.removeprefix('[0')}\n" for line in lines)
-        with (self.folder / _MEASUREMENTS).open("a") as file:
-            file.writelines(json.dumps(one) + "\n" for one in measurements)
+        number = self.numbers[task.key]
+        append_lines(self.folder / RECORDS, (f"[{number}{line.removeprefix('[0')}" for line in lines))
+        append_lines(self.folder / _MEASUREMENTS, map(json.dumps, measurements))
 
     def _note_exhausted(self, task: Task, phase: Phase, most: int) -> None:
         """Remembers that the design space has no more programs, if it has fewer than the plan asks for."""
@@ -183,9 +181,14 @@ class DatabaseCollection:
     def _match_lines(self) -> None:
         """Makes the two files with a line a record equally long; a kill between two writes leaves one longer.
 
+        A kill after the first of them leaves a workload without a file of records.
+
         Raises:
             InputError: the records are not a collection's, which would lose them.
         """
+        drop_broken_last_line(self.folder / WORKLOADS)
+        if (self.folder / WORKLOADS).exists():
+            (self.folder / RECORDS).touch()
         files = [self.folder / RECORDS, self.folder / _MEASUREMENTS]
         lengths = []
         for file in files:
