@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 from rich.table import Table
 
-from common import DATA, WORK, XLA, console, parser, write_result
+from common import DATA, WORK, XLA, console, parser, result_name, write_result
 from stores import thin_out
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.datasets.database_files import RECORDS
@@ -41,6 +41,9 @@ Outcome = Any
 
 #: A run that takes longer hangs.
 _TIMEOUT_S = 600.0
+
+#: What a quick run kills, once each.
+_QUICK = ["extract", "train"]
 
 _COLLECTION = "layout:xla:random"
 
@@ -366,15 +369,16 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0, help="of the times of the kills")
     options.add_argument("--commands", nargs="+", metavar="NAME", help="only these")
     arguments = options.parse_args()
+    chosen = arguments.commands or (_QUICK if arguments.quick else None)
     work = WORK / "kills"
     shutil.rmtree(work, ignore_errors=True)
     inputs = work / "inputs"
     inputs.mkdir(parents=True)
     cases = scheduler_cases(inputs, arguments.quick)
     # These need no TVM: one environment is enough for them.
-    if scheduler().name == "meta-schedule":
+    if scheduler().name == "meta-schedule" and chosen != _QUICK:
         cases += tpugraphs_cases(inputs, arguments.quick)
-    cases = [case for case in cases if arguments.commands is None or case.name in arguments.commands]
+    cases = [case for case in cases if chosen is None or case.name in chosen]
     rng = random.Random(arguments.seed)
     tallies: dict[str, Tally] = {}
     for number in range(len(cases) if arguments.quick else arguments.kills):
@@ -406,12 +410,11 @@ def main() -> None:
         table.add_row(name, f"{tally.seconds:.0f}", str(tally.kills), str(tally.kept), str(len(tally.problems)))
     console.print(table)
     settings = {"quick": arguments.quick, "kills": sum(one.kills for one in tallies.values()), "seed": arguments.seed}
-    benchmark = "kills" if scheduler().name == "meta-schedule" else "kills-auto-scheduler"
     metrics = {
         name: {"seconds": one.seconds, "kills": one.kills, "after_commit": one.kept, "problems": list(one.problems)}
         for name, one in tallies.items()
     }
-    write_result(arguments.json, benchmark, settings, {"commands": metrics})
+    write_result(arguments.json, result_name("kills", scheduler().name), settings, {"commands": metrics})
     if any(tally.problems for tally in tallies.values()):
         sys.exit(1)
 

@@ -221,9 +221,9 @@ Form IndexAnalyzer::Analyze(const TVMFFIObject* expr, int depth) {
       return Choice(ReadObject(expr, plan, Name::kCondition), ReadObject(expr, plan, Name::kTrueValue),
                     ReadObject(expr, plan, Name::kFalseValue), depth);
     case Kind::kCall: {
-      const TVMFFIObject* op = ReadObject(expr, plan, Name::kOp);
+      const TVMFFIObject* op = ReadNeeded(expr, plan, Name::kOp);
       const TypePlan& op_plan = plans_(op->type_index);
-      const TVMFFISeqCell& args = Sequence(ReadObject(expr, plan, Name::kArgs));
+      const TVMFFISeqCell& args = Sequence(ReadNeeded(expr, plan, Name::kArgs));
       const auto* items = static_cast<const TVMFFIAny*>(args.data);
       if (op_plan.kind == Kind::kOp && args.size == 3 && plans_.Op(op, op_plan).chooses) {
         return Choice(ObjectOf(items[0]), ObjectOf(items[1]), ObjectOf(items[2]), depth);

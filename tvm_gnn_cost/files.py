@@ -55,7 +55,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file atomically, as UTF-8; a pipe or a device, such as ``/dev/stdout``, is written to directly."""
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
+        with _named(path):
+            path.write_text(text, encoding="utf-8")
         return
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")

@@ -156,8 +156,10 @@ def run(
     if settings.accelerator not in _ACCELERATORS:
         raise InputError(f"accelerator '{settings.accelerator}' is none of: {', '.join(_ACCELERATORS)}")
     folder.mkdir(parents=True, exist_ok=True)
-    # Keeps the best epoch in Lightning's own format, which only this function reads.
-    best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
+    # The best epoch and the last one in Lightning's own format, which only this function reads. The last one has a
+    # callback of its own, because with save_last it is saved only when it is the best.
+    best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False)
+    last = ModelCheckpoint(folder, "last", enable_version_counter=False)
     stopping = _Stopping("validation_error", patience=settings.patience)
     resume = folder / "last.ckpt"
     marker = folder / "settings.json"
@@ -175,7 +177,7 @@ def run(
                 accelerator=settings.accelerator,
                 devices=settings.devices,
                 max_epochs=settings.epochs,
-                callbacks=[best, stopping, _Epochs(train, on_epoch)],
+                callbacks=[best, last, stopping, _Epochs(train, on_epoch)],
                 plugins=[_WholeCheckpoints()],
                 default_root_dir=folder,
                 logger=False,
