@@ -64,7 +64,7 @@ void Walker::VisitBufferRealize(const TVMFFIObject* object, const TypePlan& plan
     const TVMFFIObject* range = ObjectOf(static_cast<const TVMFFIAny*>(ranges.data)[dim]);
     if (range == nullptr) continue;
     const double extent = ConstantOf(ReadObject(range, plans_(range->type_index), Name::kExtent), plans_);
-    if (extent > 0) shape[dim] = static_cast<int64_t>(extent);
+    if (extent > 0) shape[dim] = ToInteger(extent);
   }
   SetShape(buffer, std::move(shape));
   VisitChildren(object, plan, Emit(object, plan, place), place);

@@ -41,7 +41,7 @@ Walker::Functions Walker::FunctionsOf(const TVMFFIObject* module) {
 void Walker::Run(Functions functions, bool is_tree) {
   is_tree_ = is_tree;
   first_node_ = out_.nodes.size();
-  visits_ = 0;
+  visits_ = touches_ = 0;
   analyzer_.Reset();
   loops_.clear();
   loop_bytes_.clear();
@@ -183,7 +183,9 @@ bool Walker::IsLookUp(const TVMFFIObject* select, const TypePlan& plan) {
     const Kind kind = value == nullptr ? Kind::kNotANode : plans_(value->type_index).kind;
     return kind == Kind::kIntImm || kind == Kind::kFloatImm;
   };
+  int length = 0;
   for (const TypePlan* at = &plan; at->kind == Kind::kSelect; at = &plans_(select->type_index)) {
+    if (++length > kMaxDepth) throw GraphError(TooDeep(plan.type_key));
     if (!is_immediate(ReadObject(select, *at, Name::kTrueValue))) return false;
     select = ReadObject(select, *at, Name::kFalseValue);
     if (is_immediate(select)) return true;
