@@ -217,7 +217,9 @@ class Builder {
   }
 
   Any Module() {
-    may_contain_itself_ = Byte() % 8 == 7;
+    const uint8_t kind = Byte();
+    may_contain_itself_ = kind % 8 == 7;
+    is_large_ = kind % 64 == 6;
     Map<Any, Any> functions;
     const size_t count = 1 + Byte() % 2;
     for (size_t i = 0; i < count; ++i) {
@@ -231,8 +233,12 @@ class Builder {
   }
 
  private:
-  static constexpr size_t kMaxObjects = 1 << 13;
+  // With these every input takes microseconds, apart from large ones: those reach the walker's own limits.
+  static constexpr size_t kMaxObjects = 1 << 9, kMaxObjectsOfLarge = 1 << 13;
+  static constexpr int64_t kSharedSize = 8;
   static constexpr int kDeepest = 1200;  // deeper than the walker goes
+
+  bool IsFull() const { return memory_.size() >= (is_large_ ? kMaxObjectsOfLarge : kMaxObjects); }
 
   uint8_t Byte() {
     if (left_ == 0) return 0;
@@ -278,10 +284,14 @@ class Builder {
   TVMFFIObject* Make(Role role, int depth) {
     const uint8_t choice = Byte();
     auto& made = made_[role];
+    ++made_count_;
     if (role != kFunction && choice >= 250) return nullptr;
     if (role == kBuffer && choice % 3 == 2) role = kVar;  // in the copies of an older TVM a buffer is a variable
-    const bool is_full = memory_.size() >= kMaxObjects || depth >= kDeepest || left_ == 0;
-    if (!made.empty() && (is_full || choice >= 160)) return made[(choice + Byte()) % made.size()];
+    const bool is_full = IsFull() || depth >= kDeepest || left_ == 0;
+    if (!made.empty() && (is_full || choice >= 160)) {
+      made_count_ += kSharedSize;
+      return made[(choice + Byte()) % made.size()];
+    }
     if (is_full) return role == kFunction ? New(*by_role_[role][0], kDeepest) : nullptr;
     if (role == kOp) return Operator(choice);
     const auto& types = by_role_[role];
@@ -316,7 +326,7 @@ class Builder {
   TVMFFIObject* Chain(int depth) {
     TVMFFIObject* sum = Make(kExpr, depth + 1);
     TVMFFIObject* term = Make(kExpr, depth + 1);
-    for (int i = Byte() * 5; i > 0 && memory_.size() < kMaxObjects; --i) {
+    for (int i = Byte() * 5; i > 0 && !IsFull(); --i) {
       const NodeType& type = *by_role_[kExpr][3];
       TVMFFIObject* next = Allocate(type.index, OffsetOf(type.fields.size()));
       Reference(next, 1) = sum;
@@ -329,9 +339,11 @@ class Builder {
 
   TVMFFIObject* New(const NodeType& type, int depth) {
     TVMFFIObject* object = Allocate(type.index, OffsetOf(type.fields.size()));
+    const int64_t before = made_count_;
     if (may_contain_itself_ && type.role != kType) made_[type.role].push_back(object);
     for (size_t i = 0; i < type.fields.size(); ++i) Fill(object, i, type.fields[i].role, depth);
-    if (!may_contain_itself_ || type.role == kType) made_[type.role].push_back(object);
+    const bool is_shared = is_large_ || made_count_ - before <= kSharedSize;
+    if ((!may_contain_itself_ || type.role == kType) && is_shared) made_[type.role].push_back(object);
     return object;
   }
 
@@ -391,7 +403,7 @@ class Builder {
     const uint8_t length = Byte();
     if (length >= 252) return nullptr;
     // Long ones repeat their last items: a small file can hold many references to one object.
-    const size_t size = length < 240 ? length % 7 : size_t{1} << (length - 236);
+    const size_t size = length < 240 || !is_large_ ? length % 7 : size_t{1} << (length - 236);
     std::vector<TVMFFIObject*> items;
     for (size_t i = 0; i < std::min<size_t>(size, 8); ++i) items.push_back(Make(role, depth + 1));
     constexpr auto kCell = static_cast<int64_t>((sizeof(TVMFFIObject) + sizeof(TVMFFISeqCell) + 15) / 16 * 16);
@@ -426,7 +438,8 @@ class Builder {
 
   const uint8_t* data_;
   size_t left_;
-  bool may_contain_itself_ = false;
+  bool may_contain_itself_ = false, is_large_ = false;
+  int64_t made_count_ = 0;  // of one object: about as many as the walk will visit in it
   std::vector<const NodeType*> by_role_[kRoles + 1];
   std::vector<TVMFFIObject*> made_[kRoles + 1];
   std::vector<std::unique_ptr<char[]>> memory_;
