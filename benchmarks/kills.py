@@ -153,9 +153,7 @@ def tuned(folder: Path) -> Outcome:
 def measured_layouts(folder: Path) -> Outcome:
     """The graphs of a folder of measured layouts, and what was measured of each."""
     graphs = json.loads((folder / "card.json").read_text())["graphs"]
-    return {
-        name: {field: one[field] for field in ("nodes", "configurable", "configs")} for name, one in graphs.items()
-    }
+    return {name: {field: one[field] for field in ("nodes", "configurable", "configs")} for name, one in graphs.items()}
 
 
 def card_graphs(folder: Path) -> set[Any]:
@@ -254,7 +252,9 @@ def tpugraphs_cases(inputs: Path, quick: bool) -> list[Case]:
     chosen = [option for network in networks for option in ("--network", network)]
     rounds = ("--configs", 4, "--rounds", 4, "--seconds", 0.002, "--threshold", -1)
     return [
-        Case("encode", lambda out: ("tpugraphs", "encode", kernels, out, "--source", "tile"), arrays, finished("*.npz")),
+        Case(
+            "encode", lambda out: ("tpugraphs", "encode", kernels, out, "--source", "tile"), arrays, finished("*.npz")
+        ),
         Case(
             "measure",
             lambda out: ("tpugraphs", "measure", out, *chosen, *rounds),

@@ -94,20 +94,25 @@ def test_what_others_are_writing_and_what_only_looks_like_it_stays(tmp_path: Pat
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "a.txt", Path("/dev/full")):
-        with pytest.raises(OSError, match=rf"^\[Errno 28\] No space left on device: '{path}'$"):
-            if path.exists():
-                write_text(path, "text")
-            with replacing(path) as unfinished:
-                unfinished.symlink_to("/dev/full")
-                unfinished.write_text("text")
+    def write_to_full_disk(path: Path) -> None:
+        with replacing(path) as unfinished:
+            unfinished.symlink_to("/dev/full")
+            unfinished.write_text("text")
+
+    def no_space(path: Path) -> str:
+        return rf"^\[Errno 28\] No space left on device: '{path}'$"
+
+    with pytest.raises(OSError, match=no_space(tmp_path / "a.txt")):
+        write_to_full_disk(tmp_path / "a.txt")
+    with pytest.raises(OSError, match=no_space(Path("/dev/full"))):
+        write_text(Path("/dev/full"), "text")
+    (tmp_path / "log").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=no_space(tmp_path / "log")):
+        append_lines(tmp_path / "log", ["line"])
     with pytest.raises(OSError, match=rf"^{tmp_path / 'a'}: 5 requested and 0 written$"), replacing(tmp_path / "a"):
         raise OSError("5 requested and 0 written")  # NumPy's has no number
     with pytest.raises(FileNotFoundError, match="'/other'"), replacing(tmp_path / "a"):
         raise FileNotFoundError(2, "No such file", "/other")
-    with pytest.raises(OSError, match=rf"^\[Errno 28\] No space left on device: '{tmp_path / 'log'}'$"):
-        (tmp_path / "log").symlink_to("/dev/full")
-        append_lines(tmp_path / "log", ["line"])
 
 
 def test_lines_are_appended(tmp_path: Path) -> None:

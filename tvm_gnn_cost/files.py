@@ -134,7 +134,7 @@ def _named(path: Path, temporary: Path | None = None) -> Iterator[None]:
 
 @cache
 def _remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files of killed processes; once in a process, since some folders hold thousands of files."""
+    """Removes the temporary files of killed processes; once in a process, for some folders hold thousands of files."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         found = re.search(rf"\.(\d{{1,9}}){re.escape(_UNFINISHED)}$", path.name)
         if found is not None and not psutil.pid_exists(int(found[1])):

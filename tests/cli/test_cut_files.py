@@ -1,4 +1,4 @@
-"""Files that are cut at every tenth of their bytes: each command names the file in one sentence, or reads what is whole."""
+"""Files that are cut at every tenth of their bytes: a command names the file in one sentence or reads what is whole."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_commands_that_measure(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("s_tir")
-def test_records_that_cannot_be_written_are_measured_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_records_that_cannot_be_written_are_measured_again(tmp_path: Path) -> None:
     from tvm_gnn_cost import collect, extract
 
     folder = tmp_path / "data"

@@ -1,7 +1,7 @@
 """Fuzzes what reads files: ``python -m tests.fuzz --minutes 1``, or some targets of it by name.
 
-Each target has a process of its own and its share of the time; the corpus in this folder grows with ``--keep``. An input
-that is a finding stays in ``work/fuzz`` and ends the target; put it into the corpus with the correction.
+Each target has a process of its own and its share of the time; the corpus in this folder grows with ``--keep``. An
+input that is a finding stays in ``work/fuzz`` and ends the target; put it into the corpus with the correction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     options.add_argument("targets", nargs="*", metavar="TARGET", help=f"some of: {', '.join(TARGETS)}")
     options.add_argument("--minutes", type=float, default=1.0, help="of all targets together")
-    options.add_argument("--keep", type=Path, metavar="FOLDER", help="keep inputs that reach new code below this folder")
+    options.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep inputs that reach new code below this folder"
+    )
     arguments = options.parse_args()
     names = arguments.targets or list(TARGETS)
     unknown = set(names) - set(TARGETS)
@@ -28,7 +30,9 @@ def main() -> None:
     total, findings = 0, 0
     for name in names:
         done = fuzz(name, 60 * arguments.minutes / len(names), keep=arguments.keep)
-        print(f"{name}: {done.inputs} inputs{'' if done.problem is None else f', a finding: {done.problem}'}", flush=True)
+        print(
+            f"{name}: {done.inputs} inputs{'' if done.problem is None else f', a finding: {done.problem}'}", flush=True
+        )
         total, findings = total + done.inputs, findings + (done.problem is not None)
     print(f"{total} inputs, {findings} findings")
     sys.exit(1 if findings else 0)

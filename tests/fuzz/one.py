@@ -8,7 +8,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["tvm_gnn_cost"]):
-    from tests.fuzz.targets import EXPECTED, TARGETS
+    from tests.fuzz.targets import TARGETS
 
 
 def main() -> None:
@@ -21,10 +21,7 @@ def main() -> None:
         (seeds / str(number)).write_bytes(seed)
 
     def run(data: bytes) -> None:
-        try:
-            target.run(data, folder)
-        except EXPECTED as error:
-            assert str(error), "an error must say what is wrong"
+        target.reads(data, folder)
 
     atheris.Setup([sys.argv[0], *sys.argv[3:], str(seeds)], run)
     atheris.Fuzz()

@@ -62,5 +62,7 @@ def fuzz(name: str, seconds: float, keep: Path | None = None) -> Fuzzed:
     if done.returncode == 0:
         return Fuzzed(inputs, None)
     kept = re.search(r"Test unit written to (\S+)", done.stderr)
-    said = [line for line in done.stderr.splitlines() if re.match(r"\s*(\w+\.)*\w*(Error|Exception)\b|==\d+== ?ERROR", line)]
+    said = [
+        line for line in done.stderr.splitlines() if re.match(r"\s*(\w+\.)*\w*(Error|Exception)\b|==\d+== ?ERROR", line)
+    ]
     return Fuzzed(inputs, f"{said[0].strip() if said else done.stderr[-500:]} ({kept[1] if kept else 'no input'})")

@@ -62,6 +62,16 @@ class Target:
     run: Callable[[bytes, Path], object]
     seeds: Callable[[Path], list[bytes]]
 
+    def reads(self, data: bytes, folder: Path) -> bool:
+        """Whether the bytes are read and not refused with a sentence."""
+        try:
+            self.run(data, folder)
+        except EXPECTED as error:
+            if not str(error):
+                raise AssertionError("an error must say what is wrong") from error
+            return False
+        return True
+
 
 # Lines of text and JSON.
 
@@ -105,7 +115,8 @@ def _pickle(data: bytes, folder: Path) -> None:
         try:
             read(path)
         except InputError as error:
-            assert str(path) in str(error)
+            if str(path) not in str(error):
+                raise AssertionError("an error must name the file") from error
 
 
 # Arrays. A zip archive holds each with its checksum, so a target changes one array and packs the others beside it.
@@ -362,11 +373,14 @@ _LOG = [json.dumps(_RECORD).encode() + b"\n" + json.dumps(_RECORD | {"r": [[1e10
 
 TARGETS: dict[str, Target] = {
     "record": Target(_record, _text(_RECORD, _RECORD | {"r": [[1e10], 4, 0.0, 1]})),
-    "lines": Target(_lines, lambda _: [bytes([kind]) + _LOG[0] for kind in range(3)] + [b"\x05" + gzip.compress(_LOG[0])]),
+    "lines": Target(
+        _lines, lambda _: [bytes([kind]) + _LOG[0] for kind in range(3)] + [b"\x05" + gzip.compress(_LOG[0])]
+    ),
     "card": Target(_card, _text({"machine": {"processor": "x"}, "target": "llvm", "runs": [{"date": "2026-01-01"}]})),
     "result": Target(_result, _result_seeds),
     "pickle": Target(
-        _pickle, lambda _: [b"\x80\x04]\x94(K\x01K\x02e.", b"ctvm.auto_scheduler.search_task\nSearchTask\n.", b"(]]tp0\n."]
+        _pickle,
+        lambda _: [b"\x80\x04]\x94(K\x01K\x02e.", b"ctvm.auto_scheduler.search_task\nSearchTask\n.", b"(]]tp0\n."],
     ),
     "npz": Target(_npz, _npz_seeds),
     "archive": Target(_archive, _archive_seeds),

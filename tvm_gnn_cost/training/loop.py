@@ -149,7 +149,7 @@ def run(
         gradient_clip: Largest norm of a step's gradient.
 
     Raises:
-        InputError: the machine has no such accelerator or not so many devices, or a checkpoint in ``folder`` is damaged.
+        InputError: the machine has no such accelerator or not so many devices, or a checkpoint there is damaged.
         OSError: a checkpoint cannot be written.
         WorkError: the training diverged in its first epoch.
     """

@@ -30,10 +30,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
     Raises:
         OSError: the file cannot be written; the message names it.
     """
-    # Through memory: for a full disk, safetensors raises an error of its own, and makes files readable for their owner only.
-    content = save(
-        {name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={_KEY: json.dumps(info)}
-    )
+    # Through memory: safetensors has an error of its own for a full disk, and its files only their owner can read.
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={_KEY: json.dumps(info)})
     with replacing(path) as unfinished:
         unfinished.write_bytes(content)
 

@@ -36,7 +36,7 @@ def read_records(path: Path) -> list[tuple[Any, Any]]:
 
 
 def append_records(path: Path, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-    """Adds a record for each measure input and its result to a file; TVM's own function loses them where a disk is full.
+    """Adds a record for each measure input and its result to a file; TVM's own function says nothing of a full disk.
 
     Raises:
         OSError: the file cannot be written.
