@@ -1,7 +1,8 @@
-"""Fuzzes one target with Atheris, libFuzzer for Python: one.py TARGET FOLDER, then libFuzzer's options and folders."""
+"""Fuzzes a target with Atheris, libFuzzer for Python: TARGET FOLDER FINDINGS, then libFuzzer's options and folders."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ with atheris.instrument_imports(include=["tvm_gnn_cost"]):
 
 def main() -> None:
     """Runs until an input is a finding or libFuzzer's limits are reached."""
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    name, folder, findings = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     target = TARGETS[name]
     seeds = folder / "seeds"
     seeds.mkdir(exist_ok=True)
@@ -21,9 +22,15 @@ def main() -> None:
         (seeds / str(number)).write_bytes(seed)
 
     def run(data: bytes) -> None:
-        target.reads(data, folder)
+        try:
+            target.reads(data, folder)
+        except Exception:
+            kept = findings / f"{name}-{hashlib.sha256(data).hexdigest()[:12]}"
+            kept.write_bytes(data)
+            print(f"Test unit written to {kept}", flush=True)  # in libFuzzer's words
+            raise
 
-    atheris.Setup([sys.argv[0], *sys.argv[3:], str(seeds)], run)
+    atheris.Setup([sys.argv[0], *sys.argv[4:], str(seeds)], run)
     atheris.Fuzz()
 
 

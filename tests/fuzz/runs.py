@@ -50,19 +50,21 @@ def fuzz(name: str, seconds: float, keep: Path | None = None) -> Fuzzed:
         found = (keep or Path(folder)) / name
         found.mkdir(parents=True, exist_ok=True)
         command = [
-            *(sys.executable, "-m", "tests.fuzz.one", name, folder),
+            *(sys.executable, "-m", "tests.fuzz.one", name, folder, str(FINDINGS)),
             *(f"-max_total_time={max(1, round(seconds))}", f"-timeout={_SECONDS}", f"-rss_limit_mb={_MEBIBYTES}"),
             *("-print_final_stats=1", f"-artifact_prefix={FINDINGS}/{name}-", "-max_len=65536"),
             *(str(found), str(CORPUS / name)),
         ]
         (CORPUS / name).mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
-    counted = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+    counted = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stdout)
     inputs = int(counted[1]) if counted else 0
     if done.returncode == 0:
         return Fuzzed(inputs, None)
-    kept = re.search(r"Test unit written to (\S+)", done.stderr)
+    kept = re.search(r"Test unit written to (\S+)", done.stdout)
     said = [
-        line for line in done.stderr.splitlines() if re.match(r"\s*(\w+\.)*\w*(Error|Exception)\b|==\d+== ?ERROR", line)
+        line for line in done.stdout.splitlines() if re.match(r"\s*(\w+\.)*\w*(Error|Exception)\b|==\d+== ?ERROR", line)
     ]
-    return Fuzzed(inputs, f"{said[0].strip() if said else done.stderr[-500:]} ({kept[1] if kept else 'no input'})")
+    return Fuzzed(inputs, f"{said[0].strip() if said else done.stdout[-500:]} ({kept[1] if kept else 'no input'})")

@@ -177,7 +177,7 @@ def _archive(data: bytes, folder: Path) -> None:
     for graph in read_graphs([folder / "g.npz"], problems):
         list(graph.configs.iterate())
     (folder / "inputs.npz").write_bytes(data)
-    read_inputs(folder / "inputs.npz")
+    assert all(array.shape is not None for array in read_inputs(folder / "inputs.npz").values())
 
 
 def _archive_seeds(folder: Path) -> list[bytes]:

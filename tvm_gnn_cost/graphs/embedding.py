@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.files import replacing, write_text
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
 
@@ -170,7 +170,7 @@ def train_vectors(
     names = np.array(graphs.type_names, dtype=object)
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "walks.txt"
-        corpus.write_text("".join(" ".join(line) + "\n" for line in names[sentences].tolist()), encoding="utf-8")
+        write_text(corpus, "".join(" ".join(line) + "\n" for line in names[sentences].tolist()))
         words, rows = _skip_gram(
             corpus,
             {

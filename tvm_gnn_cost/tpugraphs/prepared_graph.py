@@ -176,6 +176,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         if name not in found:
             raise _damaged(path, f"it lacks {name}")
         array = found[name]
+        if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array
+            raise _damaged(path, f"{name} is no array")
         wanted = [
             sizes.setdefault(one, have) if isinstance(one, str) else one
             for one, have in zip(expected, array.shape, strict=False)
