@@ -101,11 +101,11 @@ def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except OSError:
-        raise
     # NumPy and zipfile raise nearly any error for a damaged archive, and NumPy takes a file without a zip's end for a
     # pickle. A lone .npy is no context manager.
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
         raise InputError(f"{path} is no npz file of arrays (numpy.savez) by the inputs' names") from error
     no_array = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
     if no_array:  # NumPy gives the bytes of a member that is no array
