@@ -22,6 +22,9 @@ from tvm_gnn_cost.schedulers import scheduler
 
 __all__ = ["example", "one_thread"]
 
+#: Bytes: enough for Python to find a folder for temporary files, and for nothing else.
+_LITTLE = 64
+
 HELD_OUT = ("--held-out", "net1", "--epochs", 1)
 
 
@@ -51,7 +54,7 @@ def assert_names(answer: tuple[int, str, str], path: Path) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("limit", "name"), [(0, "settings.json"), (4096, "best.ckpt")])
+@pytest.mark.parametrize(("limit", "name"), [(_LITTLE, "settings.json"), (4096, "best.ckpt")])
 def test_a_training_names_what_it_cannot_write(
     limit: int, name: str, store: Path, checkpoint: str, tmp_path: Path
 ) -> None:
@@ -85,10 +88,10 @@ def test_tpugraphs_commands(example: Example, tmp_path: Path) -> None:
     training = ("--epochs", 1, "--set", "channels=16", "--folds", 4, "--trained", 1, "--kept", 1)
     prepared = tmp_path / "prepared" / "layout-xla-random" / "train" / "g0.npy"
     for limit, arguments, path in (
-        (0, ("encode", tmp_path / "m.pb", tmp_path / "npz", "--source", "hlo"), tmp_path / "npz" / "small.npz"),
-        (0, ("prepare", example.root, tmp_path / "prepared"), prepared),
+        (_LITTLE, ("encode", tmp_path / "m.pb", tmp_path / "npz", "--source", "hlo"), tmp_path / "npz" / "small.npz"),
+        (_LITTLE, ("prepare", example.root, tmp_path / "prepared"), prepared),
         (8192, ("train", example.prepared, COLLECTION, tmp_path / "new", *training), tmp_path / "new" / "fold-0.fit"),
-        (0, ("evaluate", example.root, *models, "--json", tmp_path / "e.json"), tmp_path / "e.json"),
+        (_LITTLE, ("evaluate", example.root, *models, "--json", tmp_path / "e.json"), tmp_path / "e.json"),
     ):
         assert_names(run_limited(limit, "tpugraphs", *arguments), path)
 
@@ -100,26 +103,20 @@ def test_commands_that_measure(tmp_path: Path) -> None:
     network = "perceptron" if is_meta else "mlp"
     card = tmp_path / "data" / ("card.json" if is_meta else "cpu.card.json")
     options = ("--scheduler", name, "--random", 2, "--guided", 0, "--patience", 0)
-    assert_names(run_limited(0, "collect", "softmax/0", tmp_path / "data", *options), card)
+    assert_names(run_limited(_LITTLE, "collect", "softmax/0", tmp_path / "data", *options), card)
     options = ("--scheduler", name, "--trials", 0, "--no-compare", "--work-dir", tmp_path / "work")
-    assert_names(run_limited(0, "tune", network, *options), tmp_path / "work" / "tuning.json")
+    assert_names(run_limited(_LITTLE, "tune", network, *options), tmp_path / "work" / "tuning.json")
 
 
 @pytest.mark.needs("s_tir")
-def test_records_that_cannot_be_written_are_measured_again(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     from tvm_gnn_cost import collect, extract
 
     folder = tmp_path / "data"
     collect(["dense/0"], folder, random=3, guided=0, patience_s=0)
-    records = folder / "database_tuning_record.json"
-    # In the middle of the next record.
-    limit = records.stat().st_size + 100
-    answer = run_limited(limit, "collect", "dense/0", folder, "--random", 6, "--guided", 0, "--patience", 0)
-    assert_names(answer, records)
-    assert records.stat().st_size == limit
-    assert collect(["dense/0"], folder, random=6, guided=0, patience_s=0).programs == 6
-    assert_names(run_limited(0, "extract", folder, tmp_path / "store"), tmp_path / "store" / "shard-00000.parquet")
-    assert extract(folder, tmp_path / "store").added == 6
+    answer = run_limited(_LITTLE, "extract", folder, tmp_path / "store")
+    assert_names(answer, tmp_path / "store" / "shard-00000.parquet")
+    assert extract(folder, tmp_path / "store").added == 3
 
 
 def test_a_result_goes_to_a_full_device(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

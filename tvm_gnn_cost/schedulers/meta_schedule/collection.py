@@ -9,7 +9,9 @@ many programs its design space has if those are few),
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -132,7 +134,10 @@ class DatabaseCollection:
             database = ms.database.JSONDatabase(work_dir=folder)
             commit(database, task, candidates, outcomes, self.target)
             (workload,) = (Path(folder) / WORKLOADS).read_text().splitlines()
-            lines = (Path(folder) / RECORDS).read_text().splitlines()
+            lines = (Path(folder) / RECORDS).read_text().splitlines(keepends=True)
+            # TVM says nothing of a full disk.
+            if len(lines) != len(outcomes) or not lines[-1].endswith("\n"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
             records = database.get_all_tuning_records()
         if self.plan.guided:
             self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
@@ -145,7 +150,7 @@ class DatabaseCollection:
             measurements.append({"task": task.key, "phase": phase, "failure": outcome.failure, "message": message})
             self._count_one(task.key, phase)
         number = self.numbers[task.key]
-        append_lines(self.folder / RECORDS, (f"[{number}{line.removeprefix('[0')}" for line in lines))
+        append_lines(self.folder / RECORDS, (f"[{number}{line.removeprefix('[0').rstrip()}" for line in lines))
         append_lines(self.folder / _MEASUREMENTS, map(json.dumps, measurements))
 
     def _note_exhausted(self, task: Task, phase: Phase, most: int) -> None:
