@@ -57,7 +57,13 @@ def fuzz(name: str, seconds: float, keep: Path | None = None) -> Fuzzed:
         ]
         (CORPUS / name).mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=10 * seconds + 300,
         )
     counted = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stdout)
     inputs = int(counted[1]) if counted else 0
