@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -157,7 +158,9 @@ def train_graph_model(
     settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs, trees=settings.trees * epochs // settings.epochs)
-    return train_gnn(programs, parts, _config(name), settings, folder, start)
+    trained = train_gnn(programs, parts, _config(name), settings, folder, start)
+    shutil.rmtree(folder)
+    return trained
 
 
 @dataclass(frozen=True)

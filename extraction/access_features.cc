@@ -66,7 +66,7 @@ int32_t Walker::BufferOf(const TVMFFIObject* var) {
       const TVMFFISeqCell& cell = Sequence(shape);
       const auto* items = static_cast<const TVMFFIAny*>(cell.data);
       for (int64_t i = 0; i < cell.size; ++i) {
-        extents.push_back(static_cast<int64_t>(ConstantOf(ObjectOf(items[i]), plans_)));
+        extents.push_back(ToInteger(ConstantOf(ObjectOf(items[i]), plans_)));
       }
     }
   }
@@ -121,6 +121,7 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
 
   const size_t nest = loops_.size();
   const size_t first_footprint = footprints_.size();
+  if (static_cast<int64_t>(first_footprint + nest) >= kMaxFootprints) throw GraphError(TooLarge());
   footprints_.resize(first_footprint + nest + 1);
   double* footprint = footprints_.data() + first_footprint;
   const size_t row = out_.accesses.size();
@@ -203,6 +204,8 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
 // The bytes that the accesses from `first_access` on touch while the loops from `level` inwards run. Of each buffer
 // only the largest access counts: accesses of one buffer in one nest mostly touch the same elements.
 double Walker::TouchedBytes(size_t first_access, size_t level) {
+  touches_ += static_cast<int64_t>(accesses_.size() - first_access);
+  if (touches_ > kMaxTouches) throw GraphError(TooLarge());
   touched_buffers_.clear();
   for (size_t i = first_access; i < accesses_.size(); ++i) {
     const Access& access = accesses_[i];

@@ -37,7 +37,8 @@ void IndexAnalyzer::Release(Scope scope) {
 }
 
 void IndexAnalyzer::BindLoop(const TVMFFIObject* var, int32_t loop, int64_t extent, const Form& min) {
-  Form form = min;  // its terms are the last, so the loop's own term can follow them
+  // Its terms are the last, so the loop's own term can follow them.
+  Form form = min.count < kMaxTerms ? min : Unknown(min.begin, min.deps);
   extents_.resize(static_cast<size_t>(loop));
   extents_.push_back(extent);
   if (extent > 1) {
@@ -60,6 +61,7 @@ double IndexAnalyzer::Maximum(const Form& form) const {
 }
 
 Form IndexAnalyzer::Variable(const TVMFFIObject* var) {
+  visits_ += static_cast<int64_t>(bindings_.size()) / kMaxTerms;
   for (auto it = bindings_.rbegin(); it != bindings_.rend(); ++it) {
     if (it->var != var) continue;
     Form form = it->form;
@@ -121,7 +123,7 @@ Form IndexAnalyzer::Divide(Form form, const Form& divisor, bool modulo) {
     } else if (!modulo) {
       term.scale /= k;
     } else if (size < k) {
-      term.extent = std::min(term.extent, static_cast<int64_t>(std::ceil(k / std::max(size, 1e-9))));
+      term.extent = std::min(term.extent, ToInteger(std::ceil(k / std::max(size, 1e-9))));
     } else {
       term.scale = std::fmod(term.scale, k);
       term.extent = std::min(term.extent, static_cast<int64_t>(k));
@@ -175,7 +177,7 @@ Form IndexAnalyzer::Analyze(const TVMFFIObject* expr, int depth) {
   if (expr == nullptr) return Constant(0);
   const TypePlan& plan = plans_(expr->type_index);
   if (depth >= kMaxDepth) throw GraphError(TooDeep(plan.type_key));
-  if (++visits_ > kMaxVisits) throw GraphError(TooLarge());
+  if (++visits_ > kMaxVisits || terms_.size() > kMaxVisits) throw GraphError(TooLarge());
   const auto operand = [&](Name name) { return Analyze(ReadObject(expr, plan, name), depth + 1); };
   switch (plan.kind) {
     case Kind::kIntImm: return Constant(ReadNumber(expr, plan, Name::kValue));
@@ -221,9 +223,9 @@ Form IndexAnalyzer::Analyze(const TVMFFIObject* expr, int depth) {
       return Choice(ReadObject(expr, plan, Name::kCondition), ReadObject(expr, plan, Name::kTrueValue),
                     ReadObject(expr, plan, Name::kFalseValue), depth);
     case Kind::kCall: {
-      const TVMFFIObject* op = ReadObject(expr, plan, Name::kOp);
+      const TVMFFIObject* op = ReadNeeded(expr, plan, Name::kOp);
       const TypePlan& op_plan = plans_(op->type_index);
-      const TVMFFISeqCell& args = Sequence(ReadObject(expr, plan, Name::kArgs));
+      const TVMFFISeqCell& args = Sequence(ReadNeeded(expr, plan, Name::kArgs));
       const auto* items = static_cast<const TVMFFIAny*>(args.data);
       if (op_plan.kind == Kind::kOp && args.size == 3 && plans_.Op(op, op_plan).chooses) {
         return Choice(ObjectOf(items[0]), ObjectOf(items[1]), ObjectOf(items[2]), depth);

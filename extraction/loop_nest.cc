@@ -58,15 +58,15 @@ void Walker::VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const P
 
 // A BufferRealize allocates part of the declared shape; accesses are laid out in that part.
 void Walker::VisitBufferRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
-  const TVMFFIObject* bounds = ReadObject(object, plan, Name::kBounds);
-  Buffer& buffer = buffers_[static_cast<size_t>(BufferOf(ReadObject(object, plan, Name::kBuffer)))];
+  const TVMFFIObject* bounds = ReadNeeded(object, plan, Name::kBounds);
+  Buffer& buffer = buffers_[static_cast<size_t>(BufferOf(ReadNeeded(object, plan, Name::kBuffer)))];
   const TVMFFISeqCell& ranges = Sequence(bounds);
   std::vector<int64_t> shape = buffer.shape;
   for (size_t dim = 0; dim < std::min(shape.size(), static_cast<size_t>(ranges.size)); ++dim) {
     const TVMFFIObject* range = ObjectOf(static_cast<const TVMFFIAny*>(ranges.data)[dim]);
     if (range == nullptr) continue;
     const double extent = ConstantOf(ReadObject(range, plans_(range->type_index), Name::kExtent), plans_);
-    if (extent > 0) shape[dim] = static_cast<int64_t>(extent);
+    if (extent > 0) shape[dim] = ToInteger(extent);
   }
   SetShape(buffer, std::move(shape));
   VisitChildren(object, plan, Emit(object, plan, place), place);
@@ -128,10 +128,10 @@ void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const P
   work_.AddScaled(once, 1);
   const double body = TouchedBytes(first_access, static_cast<size_t>(level) + 1);
   loop_bytes_[static_cast<size_t>(record)] = body;
-  const TVMFFIObject* child = ReadObject(object, plan, Name::kBody);
+  const TVMFFIObject* child = ReadNeeded(object, plan, Name::kBody);
   const TypePlan& child_plan = plans_(child->type_index);
   const int64_t children =
-      child_plan.kind == Kind::kSeqStmt ? Sequence(ReadObject(child, child_plan, Name::kSeq)).size : 1;
+      child_plan.kind == Kind::kSeqStmt ? Sequence(ReadNeeded(child, child_plan, Name::kSeq)).size : 1;
   WriteWork(id, once, outer_iterations, TouchedBytes(first_access, static_cast<size_t>(level)), body,
             moving_loops_ == loops_before, children);
   if (is_kernel) CloseKernel();
@@ -140,7 +140,7 @@ void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const P
 void Walker::VisitBlockRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   const int32_t id = Emit(object, plan, place);
   const IndexAnalyzer::Scope scope = analyzer_.Mark();
-  const TVMFFIObject* block = ReadObject(object, plan, Name::kBlock);
+  const TVMFFIObject* block = ReadNeeded(object, plan, Name::kBlock);
   const TypePlan& block_plan = plans_(block->type_index);
   const TVMFFIObject* iter_vars = ReadObject(block, block_plan, Name::kIterVars);
   const TVMFFIObject* iter_values = ReadObject(object, plan, Name::kIterValues);
@@ -153,7 +153,8 @@ void Walker::VisitBlockRealize(const TVMFFIObject* object, const TypePlan& plan,
     const TVMFFISeqCell& vars = Sequence(iter_vars);
     const TVMFFISeqCell& values = Sequence(iter_values);
     for (int64_t i = 0; i < std::min(vars.size, values.size); ++i) {
-      const TVMFFIObject* iter_var = static_cast<const TVMFFIAny*>(vars.data)[i].v_obj;
+      const TVMFFIObject* iter_var = ObjectOf(static_cast<const TVMFFIAny*>(vars.data)[i]);
+      if (iter_var == nullptr) continue;
       const TypePlan& iter_plan = plans_(iter_var->type_index);
       Form form = analyzer_.Analyze(ObjectOf(static_cast<const TVMFFIAny*>(values.data)[i]), place.depth + 1);
       analyzer_.Simplify(form);

@@ -38,8 +38,10 @@ namespace tvm_gnn_cost {
 inline constexpr int kMaxDepth = 1000;  // levels of nodes
 // Arrays and maps take C stack but add no level of nodes; a real program has at most one between two nodes.
 inline constexpr int kMaxNest = 2 * kMaxDepth + 16;
-inline constexpr int64_t kMaxVisits = 1 << 20;  // of one walk: with shared subtrees a small program is a huge tree
-inline constexpr int kMaxBufferEdges = 64;      // of one buffer: its first pairs, ordered by store and then by load
+inline constexpr int64_t kMaxVisits = 1 << 20;      // of one walk: with shared subtrees a small program is a huge tree
+inline constexpr int64_t kMaxTouches = 1 << 27;     // sums of footprints: nests of loops around very many accesses
+inline constexpr int64_t kMaxFootprints = 1 << 24;  // one for each access and each loop around it
+inline constexpr int kMaxBufferEdges = 64;          // of one buffer: its first pairs, ordered by store and then by load
 
 enum class Relation : int8_t { kChild = 0, kLoop = 1, kBuffer = 2 };
 
@@ -87,6 +89,9 @@ struct Graphs {
     for (auto* rows : {&contexts, &owns, &accesses, &works, &gpus}) rows->clear();
   }
 };
+
+// x as an integer, within the range in which doubles hold every integer: a file can hold any number.
+inline int64_t ToInteger(double x) { return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(x, -9e15, 9e15)); }
 
 inline constexpr int kLogTable = 1024;
 extern const std::array<float, kLogTable> kLogs;  // log2(1 + i): most values are small whole numbers

@@ -41,7 +41,7 @@ Walker::Functions Walker::FunctionsOf(const TVMFFIObject* module) {
 void Walker::Run(Functions functions, bool is_tree) {
   is_tree_ = is_tree;
   first_node_ = out_.nodes.size();
-  visits_ = 0;
+  visits_ = touches_ = 0;
   analyzer_.Reset();
   loops_.clear();
   loop_bytes_.clear();
@@ -185,7 +185,9 @@ bool Walker::IsLookUp(const TVMFFIObject* select, const TypePlan& plan) {
     const Kind kind = value == nullptr ? Kind::kNotANode : plans_(value->type_index).kind;
     return kind == Kind::kIntImm || kind == Kind::kFloatImm;
   };
+  int length = 0;
   for (const TypePlan* at = &plan; at->kind == Kind::kSelect; at = &plans_(select->type_index)) {
+    if (++length > kMaxDepth) throw GraphError(TooDeep(plan.type_key));
     if (!is_immediate(ReadObject(select, *at, Name::kTrueValue))) return false;
     select = ReadObject(select, *at, Name::kFalseValue);
     if (is_immediate(select)) return true;
@@ -247,7 +249,7 @@ void Walker::VisitMap(const TVMFFIObject* object, const Place& place) {
 }
 
 void Walker::VisitPrimFunc(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
-  const TVMFFISeqCell& params = Sequence(ReadObject(object, plan, Name::kParams));
+  const TVMFFISeqCell& params = Sequence(ReadNeeded(object, plan, Name::kParams));
   const auto* items = static_cast<const TVMFFIAny*>(params.data);
   for (int64_t i = 0; i < params.size; ++i) {
     const TVMFFIObject* param = ObjectOf(items[i]);
@@ -297,7 +299,7 @@ void Walker::VisitCall(const TVMFFIObject* object, const TypePlan& plan, const P
 
 void Walker::VisitStore(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   const int32_t id = Emit(object, plan, place);
-  const TVMFFIObject* var = ReadObject(object, plan, Name::kBuffer);
+  const TVMFFIObject* var = ReadNeeded(object, plan, Name::kBuffer);
   const TVMFFIObject* type = ReadObject(var, plans_(var->type_index), Name::kTy);
   At(id).dtype = DTypeOf(type, plans_);
   const size_t first_access = accesses_.size();
@@ -305,7 +307,7 @@ void Walker::VisitStore(const TVMFFIObject* object, const TypePlan& plan, const 
   VisitChildren(object, plan, id, place);
   if (!place.hidden) {
     work_.stores += 1;
-    AnalyzeAccess(id, var, ReadObject(object, plan, Name::kIndices), true, place.depth);
+    AnalyzeAccess(id, var, ReadNeeded(object, plan, Name::kIndices), true, place.depth);
     const Access& store = accesses_.back();
     for (size_t i = first_access; i + 1 < accesses_.size(); ++i) {
       if (accesses_[i].buffer != store.buffer) continue;
@@ -323,7 +325,7 @@ void Walker::VisitLoad(const TVMFFIObject* object, const TypePlan& plan, const P
   const int32_t id = Emit(object, plan, place);
   if (!place.hidden) {
     work_.loads += 1;
-    AnalyzeAccess(id, ReadObject(object, plan, Name::kBuffer), ReadObject(object, plan, Name::kIndices), false,
+    AnalyzeAccess(id, ReadNeeded(object, plan, Name::kBuffer), ReadNeeded(object, plan, Name::kIndices), false,
                   place.depth);
   }
   VisitChildren(object, plan, id, place);

@@ -183,7 +183,7 @@ class Walker {
   // Of the current graph:
   bool is_tree_ = true;
   size_t first_node_ = 0;
-  int64_t visits_ = 0;
+  int64_t visits_ = 0, touches_ = 0;
   std::vector<Loop> loops_;
   std::vector<double> loop_bytes_;
   std::vector<Context> contexts_;

@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "program_graph.h"
+
 namespace tvm_gnn_cost {
 namespace {
 
@@ -137,6 +139,12 @@ tvm::ffi::Any GetField(const TVMFFIObject* object, const TypePlan& plan, Name na
 }
 
 }  // namespace
+
+const TVMFFIObject* ReadNeeded(const TVMFFIObject* object, const TypePlan& plan, Name name) {
+  const TVMFFIObject* found = ReadObject(object, plan, name);
+  if (found == nullptr) throw GraphError("a " + plan.type_key + " lacks one of its parts");
+  return found;
+}
 
 int64_t ReadInt(const TVMFFIObject* object, const TypePlan& plan, Name name, int64_t otherwise) {
   const Field* field = plan.named[static_cast<size_t>(name)];

@@ -119,6 +119,9 @@ inline const TVMFFIObject* ReadObject(const TVMFFIObject* object, const TypePlan
   return *reinterpret_cast<const TVMFFIObject* const*>(reinterpret_cast<const char*>(object) + offset);
 }
 
+// The same of a field that the walk cannot do without. Throws GraphError for null, which a damaged file can hold.
+const TVMFFIObject* ReadNeeded(const TVMFFIObject* object, const TypePlan& plan, Name name);
+
 // The integer in a field; `otherwise` if there is none.
 int64_t ReadInt(const TVMFFIObject* object, const TypePlan& plan, Name name, int64_t otherwise);
 double ReadNumber(const TVMFFIObject* object, const TypePlan& plan, Name name);

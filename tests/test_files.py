@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, replacing, write_json, write_text
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import (
+    append_lines,
+    check_file,
+    check_folder,
+    drop_broken_last_line,
+    keep_first_lines,
+    replacing,
+    write_json,
+    write_text,
+)
 
 KILLED = """
 import os, signal, sys
@@ -70,6 +80,60 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.txt")) == [path]
     write_text(path, "new")
     assert path.read_text() == "new"
+    # It is gone when the next process writes in this folder; another one that still writes is left alone.
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_what_others_are_writing_and_what_only_looks_like_it_stays(tmp_path: Path) -> None:
+    alive = tmp_path / f".a.{os.getppid()}.unfinished"
+    names = [alive.name, ".a.unfinished", ".a.12345678901234567890.unfinished", "a.999999999.unfinished"]
+    for name in [*names, ".b.999999999.unfinished"]:
+        (tmp_path / name).write_text("")
+    write_text(tmp_path / "b", "new")
+    assert sorted(os.listdir(tmp_path)) == sorted([*names, "b"])
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    def write_to_full_disk(path: Path) -> None:
+        with replacing(path) as unfinished:
+            unfinished.symlink_to("/dev/full")
+            unfinished.write_text("text")
+
+    def no_space(path: Path) -> str:
+        return rf"^\[Errno 28\] No space left on device: '{path}'$"
+
+    with pytest.raises(OSError, match=no_space(tmp_path / "a.txt")):
+        write_to_full_disk(tmp_path / "a.txt")
+    with pytest.raises(OSError, match=no_space(Path("/dev/full"))):
+        write_text(Path("/dev/full"), "text")
+    (tmp_path / "log").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=no_space(tmp_path / "log")):
+        append_lines(tmp_path / "log", ["line"])
+    with pytest.raises(OSError, match=rf"^{tmp_path / 'a'}: 5 requested and 0 written$"), replacing(tmp_path / "a"):
+        raise OSError("5 requested and 0 written")  # NumPy's has no number
+    with pytest.raises(FileNotFoundError, match="'/other'"), replacing(tmp_path / "a"):
+        raise FileNotFoundError(2, "No such file", "/other")
+
+
+def test_lines_are_appended(tmp_path: Path) -> None:
+    append_lines(tmp_path / "log", [])
+    append_lines(tmp_path / "log", iter(["a", "größer"]))
+    append_lines(tmp_path / "log", ["b"])
+    assert (tmp_path / "log").read_bytes() == "a\ngrößer\nb\n".encode()
+
+
+def test_what_stands_in_the_way_of_a_result_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for path in (tmp_path / "new", tmp_path / "new" / "deep", file):
+        check_file(path)
+    for path in (tmp_path, tmp_path / "new" / "deep"):
+        check_folder(path)
+    with pytest.raises(InputError, match=f"^{tmp_path} is a folder; expected a file$"):
+        check_file(tmp_path)
+    for check, path in ((check_file, file / "deep" / "a"), (check_folder, file), (check_folder, file / "deep")):
+        with pytest.raises(InputError, match=f"^{file} is a file; expected a folder$"):
+            check(path)
 
 
 def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:

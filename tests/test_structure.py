@@ -13,13 +13,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "tvm_gnn_cost", ROOT / "tests"
 
 #: Folders of tests that mirror something else than a room of the package.
-OTHER_FOLDERS = {"benchmarks", "examples", "extraction"}
+OTHER_FOLDERS = {"benchmarks", "examples", "extraction", "fuzz"}
 
 #: Tests of no single module, and why.
 SHARED_SUITES = {
     "test_init.py": "the front door, tvm_gnn_cost/__init__.py",
     "schedulers/test_init.py": "schedulers by name, schedulers/__init__.py",
     "tpugraphs/test_init.py": "the front door of tpugraphs, tpugraphs/__init__.py",
+    "cli/test_cut_files.py": "what every command says to a file that is cut",
+    "cli/test_full_disk.py": "what every command says to a full disk and to misplaced files",
     "tpugraphs/test_committed_layouts.py": "the measurements in benchmarks/data",
     "test_docs.py": "the README and docs/",
     "test_structure.py": "this file",

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import psutil
+
+from tvm_gnn_cost.errors import InputError
+
+#: What comes behind the number of the process in the name of a file that it is writing.
+_UNFINISHED = ".unfinished"
 
 
 @contextmanager
@@ -15,10 +24,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path to write to, and renames it to ``path`` when the block ends without an error.
 
     The folder of ``path`` is created if it is missing. After an error the temporary file is removed and ``path`` is
-    unchanged.
+    unchanged. What a killed process left in the folder is removed.
 
     Raises:
-        OSError: the folder or the file cannot be written.
+        OSError: the folder or the file cannot be written; the message names it.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -30,13 +39,15 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()  # the target of a symbolic link is replaced, and the link stays
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    _remove_leftovers(path.parent)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
-        yield unfinished
-        _sync(unfinished)
-        unfinished.replace(path)
-        # The rename is in the folder: without this a power cut can undo it.
-        _sync(path.parent)
+        with _named(path, unfinished):
+            yield unfinished
+            _sync(unfinished)
+            unfinished.replace(path)
+            # The rename is in the folder: without this a power cut can undo it.
+            _sync(path.parent)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -44,7 +55,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file atomically, as UTF-8; a pipe or a device, such as ``/dev/stdout``, is written to directly."""
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
+        with _named(path):
+            path.write_text(text, encoding="utf-8")
         return
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
@@ -53,6 +65,40 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Writes a JSON file atomically, indented by one space."""
     write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Adds lines, given without their breaks, to the end of a text file.
+
+    A kill or a full disk may leave the last of them without its end, see :func:`drop_broken_last_line`.
+
+    Raises:
+        OSError: the file cannot be written; the message names it.
+    """
+    with _named(path), path.open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def check_file(path: Path) -> None:
+    """Refuses a path that cannot be a file, before the work whose result it will hold.
+
+    Raises:
+        InputError: a folder is there, or a file is where a folder above it belongs.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; expected a file")
+    check_folder(path.absolute().parent)
+
+
+def check_folder(path: Path) -> None:
+    """Refuses a path that cannot be a folder, before the work whose result it will hold.
+
+    Raises:
+        InputError: a file is there, or where a folder above it belongs.
+    """
+    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file; expected a folder")
 
 
 def drop_broken_last_line(path: Path) -> None:
@@ -71,6 +117,28 @@ def keep_first_lines(path: Path, count: int) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     if len(lines) > count:
         os.truncate(path, sum(map(len, lines[:count])))
+
+
+@contextmanager
+def _named(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Names ``path`` in an OSError that names no file, as a full disk's does not, or the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename not in (None, str(temporary)):
+            raise
+        if error.errno is None:
+            raise OSError(f"{path}: {error}") from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@cache
+def _remove_leftovers(folder: Path) -> None:
+    """Removes the temporary files of killed processes; once in a process, for some folders hold thousands of files."""
+    for path in folder.glob(f".*{_UNFINISHED}"):
+        found = re.search(rf"\.(\d{{1,9}}){re.escape(_UNFINISHED)}$", path.name)
+        if found is not None and not psutil.pid_exists(int(found[1])):
+            path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

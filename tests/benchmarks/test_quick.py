@@ -163,6 +163,14 @@ def test_retest_compares_two_ways_of_measuring(tmp_path: Path) -> None:
         assert found["seconds_a_program"] > 0
 
 
+@pytest.mark.needs("tvm")
+def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
+    commands = quick_run("kills", ["commands"], tmp_path / "result.json")["commands"]
+    assert list(commands) == ["extract", "train"]
+    for found in commands.values():
+        assert (found["kills"], found["problems"]) == (1, [])
+
+
 # What has to do with tpugraphs needs no TVM; one environment is enough for it.
 @pytest.mark.needs("s_tir")
 @pytest.mark.parametrize(

@@ -51,8 +51,12 @@ def test_json_on_stdout_is_alone_there() -> None:
 
 def test_a_file_that_cannot_be_written_is_found_out_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"), json_result(tmp_path / "file" / "result.json"):
-        raise AssertionError("the work must not begin")
+    for path, sentence in (
+        (tmp_path / "file" / "result.json", f"^{tmp_path / 'file'} is a file; expected a folder$"),
+        (tmp_path, f"^{tmp_path} is a folder; expected a file$"),
+    ):
+        with pytest.raises(InputError, match=sentence), json_result(path):
+            raise AssertionError("the work must not begin")
 
 
 def test_json_goes_to_a_file(tmp_path: Path) -> None:

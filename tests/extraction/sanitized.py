@@ -18,15 +18,20 @@ BUILD = ROOT / "build" / "sanitized"
 
 def run_sanitized(script: Path, *arguments: object) -> None:
     """Runs ``script LIBRARY ARGUMENTS``; fails the test if the script fails or a sanitizer reports an error."""
-    library = BUILD / "extraction.so"
-    sources = [ROOT / "CMakeLists.txt", *(ROOT / "extraction").iterdir()]
+    build()
+    _run([str(script), str(BUILD / "extraction.so"), *map(str, arguments)])
+
+
+def build() -> None:
+    """Builds the extension and the walker's fuzzer, if what is there is older than their sources."""
+    sources = [ROOT / "CMakeLists.txt", ROOT / "tests" / "fuzz" / "walker.cc", *(ROOT / "extraction").iterdir()]
     BUILD.mkdir(parents=True, exist_ok=True)
     # The tests of both environments can run at the same time.
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not library.exists() or library.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+        built = [path.stat().st_mtime if path.exists() else 0.0 for path in (BUILD / "extraction.so", BUILD / "walker")]
+        if min(built) < max(path.stat().st_mtime for path in sources):
             _build()
-    _run([str(script), str(library), *map(str, arguments)])
 
 
 def _build() -> None:

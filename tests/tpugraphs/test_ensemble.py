@@ -45,8 +45,12 @@ def test_the_best_folds_are_kept_and_finished_ones_are_not_trained_again(tmp_pat
     assert len(load_rankers(tmp_path / "models" / "fold-0.safetensors")) == 1
 
     (tmp_path / "models" / "fold-1.safetensors").unlink()
+    # What a run leaves that is killed when it has saved a model.
+    (tmp_path / "models" / "fold-0.fit").mkdir()
+    (tmp_path / "models" / "fold-0.fit" / "last.ckpt").write_text("")
     train()
     assert told == [1, 1]
+    assert not list((tmp_path / "models").glob("*.fit"))
 
 
 def test_models_that_were_trained_otherwise_are_not_taken_for_others(tmp_path: Path):

@@ -119,7 +119,7 @@ def test_a_wrong_ranking_is_refused_with_its_cause(example: Example, tmp_path: P
         ({COLLECTION: tmp_path}, {}, "no finished training is there"),
         ({COLLECTION: example.models}, {"split": "val"}, "unknown split 'val'"),
         ({COLLECTION: example.models}, {"permutations": 0}, "permutations is 0; expected 1 or more"),
-        ({COLLECTION: example.models}, {"table": tmp_path}, "is a folder; expected the file to write"),
+        ({COLLECTION: example.models}, {"table": tmp_path}, "is a folder; expected a file"),
     ):
         with pytest.raises(InputError, match=message):
             rank(example.root, models, **changes)

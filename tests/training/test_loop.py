@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -124,11 +125,48 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     interrupted(tmp_path / "folder")
     told: list[int] = []
     found = train(resumed, tmp_path / "folder", on_epoch=lambda epoch, _metrics: told.append(epoch))
-    assert told[0] > 1
-    assert told[-1] == 4
+    assert told == [3, 4]
     assert found.state["weight"].item() == pytest.approx(12, rel=1e-4)
     # It draws the random numbers that it would have drawn.
     assert resumed.drawn == whole.drawn[-len(resumed.drawn) :]
+
+
+def test_epochs_that_are_not_the_best_are_not_lost(tmp_path: Path) -> None:
+    def interrupt(epoch: int, _metrics: dict[str, float]) -> None:
+        if epoch == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(Counter([0.1, 0.4, 0.5, 0.6]), tmp_path, on_epoch=interrupt)
+    told: list[int] = []
+    train(Counter([0.1, 0.4, 0.5, 0.6]), tmp_path, on_epoch=lambda epoch, _metrics: told.append(epoch))
+    assert told == [4]
+
+
+def test_a_training_that_was_stopped_is_not_trained_on(tmp_path: Path) -> None:
+    errors, settings = [0.5, 0.25, 0.3, 0.4, 0.1, 0.1], Settings(epochs=6, patience=2)
+    found = train(Counter(errors), tmp_path, settings)
+    # Killed before its result was used.
+    again = Counter(errors)
+    assert train(again, tmp_path, settings) == found
+    assert again.seen == []
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: Path, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/(best|last)\.ckpt'"):
+        train(Counter([0.5] * 4), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_checkpoints_are_written_beside_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Lightning writes them in the system's folder first, which may be on another disk or full.
+    monkeypatch.setattr("tempfile.mkstemp", None)
+    train(Counter([0.5] * 4), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "last.ckpt", "settings.json"]
 
 
 def test_other_settings_start_anew(tmp_path: Path) -> None:
@@ -138,13 +176,14 @@ def test_other_settings_start_anew(tmp_path: Path) -> None:
     assert module.seen[0] == 0
 
 
-@pytest.mark.parametrize("keep", [0, 0.5])
-def test_a_damaged_unfinished_training_is_named(tmp_path: Path, keep: float) -> None:
+@pytest.mark.parametrize("name", ["last.ckpt", "best.ckpt"])
+def test_a_damaged_unfinished_training_is_named(tmp_path: Path, name: str) -> None:
     interrupted(tmp_path)
-    path = tmp_path / "last.ckpt"
-    path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
-    with pytest.raises(InputError, match=rf"last\.ckpt: the unfinished training is damaged; remove {tmp_path} to"):
-        train(Counter([0.5] * 4), tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    for part in range(10):
+        (tmp_path / name).write_bytes(whole[: len(whole) * part // 10])
+        with pytest.raises(InputError, match=rf"{name}: the unfinished training is damaged; remove {tmp_path} to"):
+            train(Counter([0.5] * 4), tmp_path)
 
 
 def test_ctrl_c_is_a_keyboard_interrupt_as_everywhere(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_a_model_is_trained_and_its_card_says_on_what(programs: MeasuredPrograms
     # Node type vectors come from the training programs alone.
     assert set(trained.vectors.words) - {"</s>"} == set(synthetic.TYPES)
     assert np.isfinite(Scorer(trained).score(programs.graphs)).all()
-    # Nothing is left to go on with.
-    assert not folder.exists()
+    # What a run that is killed before it saves the result goes on with.
+    assert (folder / "last.ckpt").is_file()
 
 
 def test_the_seed_decides(programs: MeasuredPrograms, tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ def embed(
     with exit_codes(), json_result(json) as write:
         from tvm_gnn_cost.datasets.programs import SAMPLED
         from tvm_gnn_cost.datasets.store import GraphStore
+        from tvm_gnn_cost.files import check_file
         from tvm_gnn_cost.graphs.embedding import plot_vectors, train_vectors
 
+        check_file(picture)
         graphs = GraphStore(store).programs().sample(SAMPLED, seed).graphs.read()
         vectors = train_vectors(graphs, dim=dim, seed=seed)
         plot_vectors(vectors, picture)

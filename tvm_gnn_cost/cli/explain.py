@@ -49,8 +49,11 @@ def explain(
         with Display("programs") as display:
             display(Stage("loading TVM"))
             import tvm_gnn_cost
+            from tvm_gnn_cost.files import check_file
             from tvm_gnn_cost.tuning.explain import write_page
 
+            if html is not None:
+                check_file(html)
             found = tvm_gnn_cost.explain(
                 folder, task=task, ranks=rank or (1, -1), cost_model=cost_model, hardware=hardware, progress=display
             )

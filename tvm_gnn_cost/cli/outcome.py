@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.files import check_file, write_json
 
 #: For progress and tables; what a script reads goes to stdout. It writes to a copy of stderr, because a search sends
 #: what TVM prints to stderr into a file.
@@ -56,6 +56,7 @@ def json_result(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]
         return
     if str(path) != "-":
         # A path that cannot be written is found out now and not after hours of work.
+        check_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         yield lambda result: write_json(path, result)

@@ -46,10 +46,12 @@ def unpack(folder: Path, names: Sequence[str]) -> None:
         if path.with_suffix("").exists():
             continue
         try:
-            with open_file(path) as packed, replacing(path.with_suffix("")) as unfinished:
-                unfinished.write_bytes(packed.read())
+            with open_file(path) as packed:
+                content = packed.read()
         except DAMAGED as error:
             raise InputError(f"{path} is cut off or damaged ({error}); get it again") from error
+        with replacing(path.with_suffix("")) as unfinished:
+            unfinished.write_bytes(content)
         path.unlink()
 
 

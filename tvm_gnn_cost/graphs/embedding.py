@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.files import replacing, write_text
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
 
@@ -169,7 +170,7 @@ def train_vectors(
     names = np.array(graphs.type_names, dtype=object)
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "walks.txt"
-        corpus.write_text("".join(" ".join(line) + "\n" for line in names[sentences].tolist()), encoding="utf-8")
+        write_text(corpus, "".join(" ".join(line) + "\n" for line in names[sentences].tolist()))
         words, rows = _skip_gram(
             corpus,
             {
@@ -293,9 +294,11 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     axes.set_ylabel(f"second principal component ({share[1]:.0%})")
     axes.set_title("Node types by their FastText vectors")
     formats = figure.canvas.get_supported_filetypes()
-    if path.suffix.removeprefix(".") not in formats:
+    kind = path.suffix.removeprefix(".")
+    if kind not in formats:
         raise InputError(f"{path}: a picture's name must end in one of: {', '.join(f'.{name}' for name in formats)}")
-    figure.savefig(path, bbox_inches="tight", dpi=130)
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, format=kind, bbox_inches="tight", dpi=130)
 
 
 def _spread(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -101,10 +100,17 @@ def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    # A file without a zip's end is taken for a pickle, which raises ValueError; a lone .npy is no context manager.
-    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+            found = {name: file[name] for name in file.files}
+    # NumPy and zipfile raise nearly any error for a damaged archive, and NumPy takes a file without a zip's end for a
+    # pickle. A lone .npy is no context manager.
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
         raise InputError(f"{path} is no npz file of arrays (numpy.savez) by the inputs' names") from error
+    no_array = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    if no_array:  # NumPy gives the bytes of a member that is no array
+        raise InputError(f"{path} is no npz file of arrays alone: '{no_array[0]}' is none")
+    return found
 
 
 def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> npt.NDArray[Any]:

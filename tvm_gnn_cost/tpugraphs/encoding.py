@@ -13,6 +13,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.progress import Advanced, Progress, ignore
 from tvm_gnn_cost.tpugraphs.featurize import featurize, with_aggregates
 from tvm_gnn_cost.tpugraphs.format import CONFIGURED_TENSORS, LAYOUT_RANK, LAYOUT_VALUES, NO_DIMENSION, TILE_RANK
@@ -79,6 +80,7 @@ def encode(file: Path, folder: Path, source: Source, *, progress: Progress = ign
         data = message.FromString(file.read_bytes())
     except DecodeError as error:
         raise InputError(f"{file}: not a serialised {message.DESCRIPTOR.name} ({error})") from error
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[Path, EncodedFile] = {}
     left_out: list[str] = []

@@ -58,11 +58,10 @@ def train_ensemble(
     found: list[tuple[float, str, Ranker]] = []
     parts = folds(graphs, ensemble.folds, settings.seed)
     for number, (train, validation) in enumerate(parts[: ensemble.trained]):
-        path = folder / f"fold-{number}.safetensors"
+        path, scratch = folder / f"fold-{number}.safetensors", folder / f"fold-{number}.fit"
         if path.exists():
             ranker = _load_finished(path, collection, model, config, settings, train, validation)
         else:
-            scratch = folder / f"fold-{number}.fit"
 
             def on_fold_epoch(epoch: int, metrics: dict[str, float], number: int = number) -> None:
                 on_epoch(number, epoch, metrics)
@@ -70,7 +69,8 @@ def train_ensemble(
             ranker = fit(model, config, train, validation, settings, scratch, on_fold_epoch)
             ranker.card["collection"] = collection
             ranker.save(path)
-            shutil.rmtree(scratch)
+        # Also what a run left that was killed in the middle of this.
+        shutil.rmtree(scratch, ignore_errors=True)
         found.append((ranker.training["validation_error"], path.name, ranker))
     kept = sorted(found, key=lambda one: one[0])[: ensemble.kept]
     write_text(folder / _KEPT, json.dumps([name for _, name, _ in kept]))

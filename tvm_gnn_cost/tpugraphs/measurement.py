@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.files import check_folder, write_json
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
 from tvm_gnn_cost.measuring.exclusive import machine_to_itself
 from tvm_gnn_cost.measuring.machine import describe_machine
@@ -68,6 +68,7 @@ def measure(
     if unknown:
         raise InputError(f"unknown network '{unknown[0]}'; one of: {', '.join(NETWORKS)}")
     settings = settings or MeasureSettings()
+    check_folder(folder)
     card = _card(folder / _CARD, settings)
     for number, name in enumerate(names):
         progress(Advanced(number, len(names)))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.files import check_folder, replacing
 from tvm_gnn_cost.progress import Advanced, Progress, ignore
 from tvm_gnn_cost.tpugraphs.collections import SPLITS, collection_kind, collections_in, graph_files
 from tvm_gnn_cost.tpugraphs.format import (
@@ -102,6 +102,7 @@ def prepare(
             other ``prunes``, or from another file of the same name.
         FileNotFoundError: the root holds no file of the collections.
     """
+    check_folder(folder)
     names = collections_in(root) if collections is None else tuple(dict.fromkeys(collections))
     if not names:
         raise FileNotFoundError(f"{root} holds no collection; expected npz/layout/... or npz/tile/... below it")

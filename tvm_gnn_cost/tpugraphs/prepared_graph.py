@@ -14,13 +14,29 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tpugraphs.format import CONFIGURED_TENSORS, TILE_VALUES, Kind
+from tvm_gnn_cost.tpugraphs.format import (
+    CONFIGURED_TENSORS,
+    LAYOUT_RANK,
+    NODE_NUMBERS,
+    OPCODE_LIMIT,
+    TILE_VALUES,
+    Kind,
+)
 from tvm_gnn_cost.tpugraphs.pack import unpack
 
-_ARRAYS = (
-    *("kind", "numbers", "permutation", "opcode", "edge_index", "config_nodes", "config_rows", "runtime"),
-    *("savings", "is_pruned"),
-)
+#: The arrays of an npz file: their types and shapes. A letter is the same size wherever it stands.
+_ARRAYS: dict[str, tuple[str, tuple[int | str, ...]]] = {
+    "kind": ("U", ()),
+    "numbers": ("float32", ("n", NODE_NUMBERS)),
+    "permutation": ("int8", ("n", LAYOUT_RANK)),
+    "opcode": ("int64", ("n",)),
+    "edge_index": ("int64", (2, "m")),
+    "config_nodes": ("int64", ("k",)),
+    "config_rows": ("int64", ("c",)),
+    "runtime": ("float64", ("r",)),
+    "savings": ("float64", ("s",)),
+    "is_pruned": ("bool", ()),
+}
 
 
 @dataclass(frozen=True)
@@ -124,8 +140,17 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
         configs_file(folder, name),
         bool(found["is_pruned"]),
     )
-    # Damaged configurations are found here and not in the middle of a training.
-    shape, expected = graph.packed.shape, configs_shape(kind, len(graph.config_rows), len(graph.config_nodes))
+    # Damage is found here and not in the middle of a training.
+    limits = {"opcode": OPCODE_LIMIT, "edge_index": len(graph.numbers), "config_nodes": len(graph.numbers)}
+    for field, limit in limits.items():
+        if found[field].size and not (found[field].min() >= 0 and found[field].max() < limit):
+            raise _damaged(folder / f"{name}.npz", f"{field} holds something else than numbers from 0 to {limit - 1}")
+    if len(runtime) not in (0, len(graph.config_rows)):
+        raise _damaged(folder / f"{name}.npz", f"{len(runtime)} runtimes of {len(graph.config_rows)} configurations")
+    packed = graph.packed
+    shape, expected = packed.shape, configs_shape(kind, len(graph.config_rows), len(graph.config_nodes))
+    if packed.dtype != (np.int32 if kind == "layout" else np.float32):
+        raise InputError(f"{graph.configs_file} holds {packed.dtype}; delete both of its files and prepare again")
     if shape != expected:
         raise InputError(
             f"{graph.configs_file} has the shape {list(shape)}, not {list(expected)} as {name}.npz says; "
@@ -138,18 +163,33 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a prepared graph's npz file.
 
     Raises:
-        InputError: the file is missing, damaged or lacks an array.
+        InputError: the file is missing or damaged, or an array is missing or has another type or shape.
     """
     try:
         with np.load(path, allow_pickle=False) as npz:
             found = dict(npz)
     # NumPy and zipfile raise nearly any error for a damaged archive.
     except Exception as error:
-        raise InputError(f"{path}: no prepared graph ({error}); delete it and prepare again") from error
-    missing = [name for name in _ARRAYS if name not in found]
-    if missing:
-        raise InputError(f"{path}: no prepared graph (it lacks {missing[0]}); delete it and prepare again")
+        raise _damaged(path, str(error)) from error
+    sizes: dict[str, int] = {}
+    for name, (dtype, expected) in _ARRAYS.items():
+        if name not in found:
+            raise _damaged(path, f"it lacks {name}")
+        array = found[name]
+        if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array
+            raise _damaged(path, f"{name} is no array")
+        wanted = [
+            sizes.setdefault(one, have) if isinstance(one, str) else one
+            for one, have in zip(expected, array.shape, strict=False)
+        ]
+        is_type = array.dtype.kind == "U" if dtype == "U" else array.dtype == np.dtype(dtype)
+        if not is_type or array.ndim != len(expected) or list(array.shape) != wanted:
+            raise _damaged(path, f"{name} is {array.dtype}{list(array.shape)}")
     return found
+
+
+def _damaged(path: Path, reason: str) -> InputError:
+    return InputError(f"{path}: no prepared graph ({reason}); delete it and prepare again")
 
 
 def _map_configs(path: Path) -> npt.NDArray[Any]:
@@ -157,6 +197,7 @@ def _map_configs(path: Path) -> npt.NDArray[Any]:
         packed: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing; delete {path.with_suffix('.npz').name} and prepare again") from error
-    except (ValueError, EOFError) as error:
+    # NumPy evaluates the header as a Python literal, which raises nearly any error.
+    except Exception as error:
         raise InputError(f"{path}: no prepared configurations ({error}); delete both of its files") from error
     return packed

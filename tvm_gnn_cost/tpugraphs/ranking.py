@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_file
 from tvm_gnn_cost.progress import Advanced, Note, Progress, ignore
 from tvm_gnn_cost.tpugraphs.collections import collection_kind, graph_files
 from tvm_gnn_cost.tpugraphs.ensemble import load_rankers
@@ -88,8 +89,8 @@ def rank(
         InputError: a name is wrong, models are missing or can't rank together, or no graph could be ranked.
         FileNotFoundError: the root does not hold a collection.
     """
-    if table is not None and table.is_dir():
-        raise InputError(f"{table} is a folder; expected the file to write")
+    if table is not None:
+        check_file(table)
     rankers = load_models(models, progress)
     problems: list[str] = []
     ranked: dict[str, list[RankedGraph]] = {collection: [] for collection in rankers}

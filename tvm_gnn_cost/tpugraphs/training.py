@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.progress import Advanced, EpochFinished, Progress, ignore
 from tvm_gnn_cost.tpugraphs.collections import check_split, collection_kind
 from tvm_gnn_cost.tpugraphs.ensemble import train_ensemble
@@ -84,6 +85,7 @@ def train(
         FileNotFoundError: there is no prepared graph of the collection.
         WorkError: a training diverged in its first epoch.
     """
+    check_folder(folder)
     kind = collection_kind(collection)
     default = recipe(collection, model)
     splits = list(dict.fromkeys(splits))

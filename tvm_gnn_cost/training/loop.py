@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import math
 import signal
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 import lightning
 import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
@@ -22,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.files import replacing, write_text
 
 #: Called after each epoch with its number, counted from 1, and its metrics.
 OnEpoch = Callable[[int, dict[str, float]], None]
@@ -101,6 +103,27 @@ class _Epochs(Callback):
         torch.set_rng_state(state_dict["random"])
 
 
+class _Stopping(EarlyStopping):
+    """Early stopping that also holds when a training that was stopped is resumed: its last epoch is saved by then."""
+
+    def on_train_start(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
+        trainer.should_stop = self.stopped_epoch > 0
+
+
+class _WholeCheckpoints(TorchCheckpointIO):
+    """Writes Lightning's checkpoints like all other files.
+
+    Lightning writes them in the system's folder of temporary files and moves them, which is a copy if that is on
+    another disk, and its errors do not say which file could not be written.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:  # noqa: ARG002
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
+        with replacing(Path(path)) as unfinished:
+            unfinished.write_bytes(content.getbuffer())
+
+
 def run(
     module: lightning.LightningModule,
     train: EpochSteps,
@@ -126,21 +149,25 @@ def run(
         gradient_clip: Largest norm of a step's gradient.
 
     Raises:
-        InputError: the machine has no such accelerator or not so many devices, or ``folder/last.ckpt`` is damaged.
+        InputError: the machine has no such accelerator or not so many devices, or a checkpoint there is damaged.
+        OSError: a checkpoint cannot be written.
         WorkError: the training diverged in its first epoch.
     """
     if settings.accelerator not in _ACCELERATORS:
         raise InputError(f"accelerator '{settings.accelerator}' is none of: {', '.join(_ACCELERATORS)}")
     folder.mkdir(parents=True, exist_ok=True)
-    # Keeps the best epoch in Lightning's own format, which only this function reads.
-    best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False, save_last=True)
-    stopping = EarlyStopping("validation_error", patience=settings.patience)
+    # The best epoch and the last one in Lightning's own format, which only this function reads. The last one has a
+    # callback of its own, because with save_last it is saved only when it is the best.
+    best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False)
+    last = ModelCheckpoint(folder, "last", enable_version_counter=False)
+    stopping = _Stopping("validation_error", patience=settings.patience)
     resume = folder / "last.ckpt"
     marker = folder / "settings.json"
     if resume.exists() and (not marker.exists() or marker.read_text() != fingerprint):
         resume.unlink()
-    if resume.exists() and not zipfile.is_zipfile(resume):
-        raise InputError(f"{resume}: the unfinished training is damaged; remove {folder} to start anew")
+    for saved in (resume, folder / "best.ckpt") if resume.exists() else ():
+        if not zipfile.is_zipfile(saved):
+            raise InputError(f"{saved}: the unfinished training is damaged; remove {folder} to start anew")
     write_text(marker, fingerprint)
     with warnings.catch_warnings(), _quiet_lightning(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
@@ -150,7 +177,8 @@ def run(
                 accelerator=settings.accelerator,
                 devices=settings.devices,
                 max_epochs=settings.epochs,
-                callbacks=[best, stopping, _Epochs(train, on_epoch)],
+                callbacks=[best, last, stopping, _Epochs(train, on_epoch)],
+                plugins=[_WholeCheckpoints()],
                 default_root_dir=folder,
                 logger=False,
                 enable_progress_bar=False,

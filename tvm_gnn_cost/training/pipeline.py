@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from tvm_gnn_cost.datasets.programs import SAMPLED, MeasuredPrograms, Programs
 from tvm_gnn_cost.datasets.split import Split, split
@@ -52,7 +50,7 @@ def train_gnn(
         parts: The split of the programs.
         config: The architecture; ignored if there is a ``start``.
         settings: Settings of the training.
-        folder: Folder from which an interrupted training resumes; removed at the end.
+        folder: Folder from which an interrupted training resumes; to be removed when the result is saved.
         start: Checkpoint to start from, with its own node type vectors; by default a new model.
         progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before the trees are grown.
 
@@ -66,7 +64,6 @@ def train_gnn(
     trained = fit(start, train, programs.select(parts.validation), settings, folder, progress)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
-    rank_zero_only(shutil.rmtree)(folder)
     return trained
 
 

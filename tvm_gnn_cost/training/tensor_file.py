@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError
@@ -26,14 +26,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, 
         path: The file; its folder is created if it is missing.
         tensors: Name -> tensor.
         info: What the header holds as JSON.
+
+    Raises:
+        OSError: the file cannot be written; the message names it.
     """
+    # Through memory: safetensors has an error of its own for a full disk, and its files only their owner can read.
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={_KEY: json.dumps(info)})
     with replacing(path) as unfinished:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()},
-            unfinished,
-            metadata={_KEY: json.dumps(info)},
-        )
-        unfinished.chmod(0o644)  # safetensors makes the file readable for its owner only
+        unfinished.write_bytes(content)
 
 
 def read_tensors(path: Path, how_to_make: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tvm_gnn_cost.datasets.json_lines import unpack
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.measuring.tracker import describe_measuring, tracker_at
 from tvm_gnn_cost.progress import Note, ProgramsMeasured, Progress, TaskFinished, TasksFound, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
@@ -100,6 +101,7 @@ def collect(
         raise InputError("no workload to collect; name a network, an operator or a group")
     for name in plan.workloads:
         chosen.check_workload(name)
+    check_folder(Path(folder))
     machines = tracker_at(tracker, key)
     built_for = chosen.target(hardware, target)
     unpack(Path(folder), _CARDS)

@@ -12,6 +12,7 @@ from tvm_gnn_cost.datasets.programs import TaskInfo
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Progress, ignore
 from tvm_gnn_cost.schedulers import scheduler_of
@@ -64,6 +65,7 @@ def extract(
         WorkError: no Dask scheduler with a worker answers.
         WrongTVM: the installed TVM cannot replay the records.
     """
+    check_folder(Path(store))
     records = scheduler_of(Path(folder)).measured(Path(folder).resolve(), hardware, jobs, dask)
     target = GraphStore(Path(store))
     if target.detail() not in (None, detail):

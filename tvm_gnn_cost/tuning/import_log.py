@@ -15,7 +15,7 @@ from typing import Any
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.datasets.tenset import RecordLine, parse_record, record_file, record_lines
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.files import check_folder, write_text
 from tvm_gnn_cost.progress import Progress, Step, ignore
 from tvm_gnn_cost.schedulers import package
 from tvm_gnn_cost.schedulers.scheduler import Task
@@ -67,6 +67,7 @@ def import_log(
         WrongTVM: the installed TVM has no ``auto_scheduler``.
     """
     log, folder = Path(log), Path(folder)
+    check_folder(folder)
     scheduler = package("auto-scheduler")
     problems: list[Problem] = []
     groups = _by_workload(log, problems)

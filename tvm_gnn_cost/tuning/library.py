@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,19 @@ def write_library(
     """
     path = work_dir / f"{file_name(network.name)}.{'so' if machine is None else 'tar'}"
     # TVM takes the form of what it writes from the suffix.
-    with replacing(path) as unfinished, TemporaryDirectory(dir=work_dir) as folder:
-        exported = Path(folder) / path.name
+    # Always of one name: the next run removes what a killed one left.
+    scratch = work_dir / ".library.unfinished"
+    scratch.mkdir(exist_ok=True)
+    with replacing(path) as unfinished:
+        exported = scratch / path.name
         # TVM calls the compiler, and raises errors of any type where it fails or is missing.
         try:
             compiled.export(exported)
             exported.replace(unfinished)
         except Exception as error:
             raise WorkError(f"TVM cannot write {path}, which takes a C++ compiler: {last_line(error)}") from error
+        finally:
+            shutil.rmtree(scratch)
     outputs = scheduler.load(path, machine).run(network.inputs)
     names = _output_names(network, len(outputs))
     describe = {

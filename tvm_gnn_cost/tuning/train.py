@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from tvm_gnn_cost.datasets.programs import Programs
 from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_file
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
@@ -84,6 +86,7 @@ def train(
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")
     output = Path(output)
+    check_file(output)
     graphs = GraphStore(Path(store))
     if model == "xgb":
         measured = graphs.load(with_features=True)
@@ -102,16 +105,19 @@ def train(
         **{name: value for name, value in given.items() if value is not None},
     )
     progress(Advanced(0, settings.epochs))
+    unfinished = output.with_name(f"{output.name}.unfinished")
     checkpoint = train_gnn(
         programs,
         parts,
         PRESETS[model],
         settings,
-        output.with_name(f"{output.name}.unfinished"),
+        unfinished,
         Checkpoint.load(Path(start)) if start else None,
         progress,
     )
     rank_zero_only(checkpoint.save)(output)
+    # Not before: a kill in between would lose the training.
+    rank_zero_only(shutil.rmtree)(unfinished)
     return Trained(output, checkpoint.card["training"])
 
 

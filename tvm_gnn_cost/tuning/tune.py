@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.measuring.tracker import Tracker, describe_measuring, tracker_at
 from tvm_gnn_cost.networks.source import name_of
@@ -104,6 +105,7 @@ def tune(
     if cost_model not in ("xgb", "random"):
         checkpoint_named(cost_model)  # a misspelt path is found out now and not when the network is loaded
     folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
+    check_folder(folder)
     machines, built_for = tracker_at(tracker, key), chosen.target("", target)
     if machines is not None:
         count_machines(machines)  # likewise

@@ -38,7 +38,7 @@ def test_models_of_another_collection_are_named(example: Example, tmp_path: Path
 
 def test_mistakes_get_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     for arguments, sentence in (
-        ((tmp_path, tmp_path, "--model", "tile:xla=x"), "is a folder; expected the file to write"),
+        ((tmp_path, tmp_path, "--model", "tile:xla=x"), "is a folder; expected a file"),
         ((tmp_path, tmp_path / "o.csv", "--model", "tile:xla"), "expected COLLECTION=PATH"),
         ((tmp_path, tmp_path / "o.csv", "--model", f"tile:xla={tmp_path}"), "no finished training is there"),
     ):

@@ -119,6 +119,24 @@ def test_a_kill_between_two_writes_loses_one_program(
     assert read_database(folder).problems == ()
 
 
+def test_a_kill_before_the_first_record_leaves_tasks_and_their_numbers_together(
+    folder: Path, target: Any, tasks: list[Task], task: Task, candidates: list[Any], outcomes: list[Outcome]
+) -> None:
+    whole = (folder / WORKLOADS).read_text()
+    (other,) = [one for one in tasks if one.key != task.key][:1]
+    for left in (whole, whole + whole[:100]):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / WORKLOADS).write_text(left)
+        collection = opened(folder, target, tasks)
+        assert collection.count() == (0, 0)
+        collection.append("random", task, candidates[:1], outcomes[:1])
+        collection.append("random", other, candidates[1:2], outcomes[1:2])
+        assert [json.loads(line)[0] for line in (folder / RECORDS).read_text().splitlines()] == [0, 1]
+        assert (folder / WORKLOADS).read_text().startswith(whole)
+        assert len(lines(folder / WORKLOADS)) == 2
+
+
 def test_a_plain_database_of_tvm_is_refused_and_keeps_its_records(folder: Path, target: Any, tasks: list[Task]) -> None:
     # Nothing says how its programs were sampled.
     for name in (CARD, TASKS, MEASUREMENTS):

@@ -22,6 +22,7 @@ from tvm_gnn_cost.files import drop_broken_last_line, write_json
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
+from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import append_records
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
 
 #: The steps of a program -> its measure input and result.
@@ -96,7 +97,7 @@ class TensetCollection:
     def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
         """Adds a record for each state; TenSet's layout has no room for the phase."""
         inputs = [MeasureInput(task.workload, state) for state in candidates]
-        auto_scheduler.save_records(str(self._file(task)), inputs, [outcome.result for outcome in outcomes])
+        append_records(self._file(task), inputs, [outcome.result for outcome in outcomes])
         # TVM writes seconds with six digits; a resumed collection must sample the same programs as this one.
         self.measured[task.key], _ = self._read(task)
 

@@ -42,6 +42,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.search import search
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target, target_of
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     RECORDS,
+    append_records,
     latencies,
     pairs,
     save_untuned,
@@ -172,7 +173,7 @@ class AutoScheduler:
         self, measured: Sequence[tuple[Task, Sequence[Any], Sequence[Outcome]]], target: Target, work_dir: Path
     ) -> None:
         for task, candidates, outcomes in measured:
-            auto_scheduler.save_records(str(work_dir / RECORDS), *pairs(task, candidates, outcomes))
+            append_records(work_dir / RECORDS, *pairs(task, candidates, outcomes))
 
     def measure_untuned(
         self, tasks: Sequence[Task], target: Target, work_dir: Path, tracker: Tracker | None = None

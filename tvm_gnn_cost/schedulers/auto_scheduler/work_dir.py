@@ -8,10 +8,11 @@ from typing import Any
 
 from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
+from tvm.auto_scheduler.measure_record import dump_record_to_string
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import drop_broken_last_line
+from tvm_gnn_cost.files import append_lines, drop_broken_last_line
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
@@ -32,6 +33,15 @@ def read_records(path: Path) -> list[tuple[Any, Any]]:
         return list(auto_scheduler.RecordReader(str(path))) if path.exists() else []
     except Exception as error:
         raise InputError(f"{path} is damaged, choose another folder ({last_line(error)})") from error
+
+
+def append_records(path: Path, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    """Adds a record for each measure input and its result to a file; TVM's own function says nothing of a full disk.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    append_lines(path, (dump_record_to_string(*pair).strip() for pair in zip(inputs, results, strict=True)))
 
 
 def latencies(tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
@@ -57,7 +67,7 @@ def save_untuned(tasks: Sequence[Task], states: Sequence[Any], outcomes: Sequenc
     path = work_dir / UNTUNED
     path.unlink(missing_ok=True)
     inputs = [MeasureInput(task.workload, state) for task, state in zip(tasks, states, strict=True)]
-    auto_scheduler.save_records(str(path), inputs, [outcome.result for outcome in outcomes])
+    append_records(path, inputs, [outcome.result for outcome in outcomes])
 
 
 def schedules(tuned: Sequence[Task], work_dir: Path) -> list[tuple[Any, Any]]:

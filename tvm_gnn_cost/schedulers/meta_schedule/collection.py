@@ -9,7 +9,9 @@ many programs its design space has if those are few),
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +24,7 @@ from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.datasets.json_lines import parsed_objects
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import drop_broken_last_line, keep_first_lines, write_json, write_text
+from tvm_gnn_cost.files import append_lines, drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
@@ -132,23 +134,24 @@ class DatabaseCollection:
             database = ms.database.JSONDatabase(work_dir=folder)
             commit(database, task, candidates, outcomes, self.target)
             (workload,) = (Path(folder) / WORKLOADS).read_text().splitlines()
-            lines = (Path(folder) / RECORDS).read_text().splitlines()
+            lines = (Path(folder) / RECORDS).read_text().splitlines(keepends=True)
+            # TVM says nothing of a full disk.
+            if len(lines) != len(outcomes) or not lines[-1].endswith("\n"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
             records = database.get_all_tuning_records()
         if self.plan.guided:
             self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
         if task.key not in self.numbers:
             self.numbers[task.key] = len(self.numbers)
-            with (self.folder / WORKLOADS).open("a") as file:
-                file.write(workload + "\n")
+            append_lines(self.folder / WORKLOADS, [workload])
         measurements = []
         for outcome in outcomes:
             message = None if outcome.failure is None else outcome.message[-400:]
             measurements.append({"task": task.key, "phase": phase, "failure": outcome.failure, "message": message})
             self._count_one(task.key, phase)
-        with (self.folder / RECORDS).open("a") as file:
-            file.writelines(f"[{self.numbers[task.key]}{line.removeprefix('[0')}\n" for line in lines)
-        with (self.folder / _MEASUREMENTS).open("a") as file:
-            file.writelines(json.dumps(one) + "\n" for one in measurements)
+        number = self.numbers[task.key]
+        append_lines(self.folder / RECORDS, (f"[{number}{line.removeprefix('[0').rstrip()}" for line in lines))
+        append_lines(self.folder / _MEASUREMENTS, map(json.dumps, measurements))
 
     def _note_exhausted(self, task: Task, phase: Phase, most: int) -> None:
         """Remembers that the design space has no more programs, if it has fewer than the plan asks for."""
@@ -183,9 +186,14 @@ class DatabaseCollection:
     def _match_lines(self) -> None:
         """Makes the two files with a line a record equally long; a kill between two writes leaves one longer.
 
+        A kill after the first of them leaves a workload without a file of records.
+
         Raises:
             InputError: the records are not a collection's, which would lose them.
         """
+        drop_broken_last_line(self.folder / WORKLOADS)
+        if (self.folder / WORKLOADS).exists():
+            (self.folder / RECORDS).touch()
         files = [self.folder / RECORDS, self.folder / _MEASUREMENTS]
         lengths = []
         for file in files:
