@@ -247,10 +247,11 @@ def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Progr
     """
     if vectors.dim != config.type_dim:
         raise InputError(f"node type vectors of length {vectors.dim}, and the model reads {config.type_dim}")
-    if not train.graphs.values[:, columns(["gpu"])].any():
+    values = train.graphs.read().values
+    if not values[:, columns(["gpu"])].any():
         config = replace(config, groups=tuple(group for group in config.groups if group != "gpu"))
     chosen = columns(config.groups)
-    scale = Scale.fit([train.graphs.read().values[:, chosen]])
+    scale = Scale.fit([values[:, chosen]])
     mean, std = (torch.from_numpy(array.astype(np.float32)) for array in (scale.mean, scale.deviation))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
