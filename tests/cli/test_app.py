@@ -44,7 +44,7 @@ def test_a_bug_keeps_its_traceback(store: Path, tmp_path: Path) -> None:
     """A ValueError that is not an InputError is a bug of ours or of a library, and not the user's mistake."""
     code = (
         "import numpy as np, tvm_gnn_cost.datasets.store as store\n"
-        "store.GraphStore.load = lambda *a, **k: np.zeros(2).reshape(3)\n"
+        "store.GraphStore.programs = lambda *a, **k: np.zeros(2).reshape(3)\n"
         "from tvm_gnn_cost.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "train", str(store), str(tmp_path / "model.safetensors")]

@@ -89,7 +89,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_cost_the_training(
     assert [path.name for path in tmp_path.iterdir()] == [model.name]
 
 
-def test_tpugraphs_commands(example: Example, tmp_path: Path) -> None:
+def test_tpugraphs_commands(example: Example, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.pb").write_bytes(small_module().SerializeToString())
     models = ("--model", f"{COLLECTION}={example.models}", "--permutations", 1)
     training = ("--epochs", 1, "--set", "channels=16", "--folds", 4, "--trained", 1, "--kept", 1)
@@ -98,9 +98,9 @@ def test_tpugraphs_commands(example: Example, tmp_path: Path) -> None:
         (_LITTLE, ("encode", tmp_path / "m.pb", tmp_path / "npz", "--source", "hlo"), tmp_path / "npz" / "small.npz"),
         (_LITTLE, ("prepare", example.root, tmp_path / "prepared"), prepared),
         (8192, ("train", example.prepared, COLLECTION, tmp_path / "new", *training), tmp_path / "new" / "fold-0.fit"),
-        (_LITTLE, ("evaluate", example.root, *models, "--json", tmp_path / "e.json"), tmp_path / "e.json"),
     ):
         assert_names(run_limited(limit, "tpugraphs", *arguments), path)
+    assert_names(call(capfd, "tpugraphs", "evaluate", example.root, *models, "--json", "/dev/full"), Path("/dev/full"))
 
 
 @pytest.mark.needs("tvm")
@@ -172,8 +172,6 @@ def test_a_file_where_a_folder_belongs(example: Example, tmp_path: Path, capfd: 
             assert_mistake(call(capfd, *arguments), f"error: {file} is a file; expected a folder")
     for arguments in (
         ("report", file),
-        ("extract", file, tmp_path / "store"),
-        ("evaluate", file, "--model", "constant"),
         ("train", file, tmp_path / "m.safetensors"),
         ("tpugraphs", "prepare", file, tmp_path / "out"),
         ("tpugraphs", "train", file, COLLECTION, tmp_path / "out"),
@@ -194,4 +192,6 @@ def test_a_file_where_a_folder_of_measurements_belongs(tmp_path: Path, capfd: py
         ("tune", network, "--scheduler", name, "--work-dir", file),
     ):
         assert_mistake(call(capfd, *arguments), f"error: {file} is a file; expected a folder")
+    for arguments in (("extract", file, tmp_path / "store"), ("evaluate", file, "--model", "constant")):
+        assert_mistake(call(capfd, *arguments), str(file))
     assert file.read_text() == "{}"
