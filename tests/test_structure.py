@@ -22,6 +22,8 @@ SHARED_SUITES = {
     "tpugraphs/test_init.py": "the front door of tpugraphs, tpugraphs/__init__.py",
     "cli/test_cut_files.py": "what every command says to a file that is cut",
     "cli/test_full_disk.py": "what every command says to a full disk and to misplaced files",
+    "cli/test_wheel.py": "the wheel that a user installs",
+    "schedulers/meta_schedule/test_gpu.py": "the values of GPU programs, extraction/kernel_memory.cc",
     "tpugraphs/test_committed_layouts.py": "the measurements in benchmarks/data",
     "test_docs.py": "the README and docs/",
     "test_structure.py": "this file",
