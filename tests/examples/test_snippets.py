@@ -162,6 +162,9 @@ def with_servers(command: str, stack: ExitStack) -> str:
 @pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("page", python_pages("s_tir"), ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page: Path) -> None:
+    from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
+
+    quiet_console()  # a user's process has made no search before
     if page.name == "formats.md":  # the page describes a store and does not make one
         GraphStore(Path("work/store")).append(synthetic.programs(4, 8))
     run_blocks(page, "s_tir", META_SCHEDULE)
