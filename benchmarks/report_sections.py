@@ -302,6 +302,18 @@ def _end_to_end(results: Results) -> list[Section]:
     return [networks, time]
 
 
+def _cuda(results: Results) -> Section | None:
+    if "cuda_programs" not in results:
+        return None
+    metrics = results["cuda_programs"]["metrics"]
+    rows = [(model, *(_cell(found[metric]) for metric in _METRICS)) for model, found in metrics["models"].items()]
+    text = (
+        "Other people's measurements of a ResNet-34 on an A100, each fold of the tasks ranked by models of the others; "
+        f"{metrics['programs']['programs']} programs. Nothing was run on a GPU here."
+    )
+    return Section("CUDA programs", text, ("cuda_programs",), ("model", *_METRICS.values()), rows)
+
+
 def _soak(results: Results) -> Section | None:
     if "soak" not in results:
         return None
@@ -414,6 +426,6 @@ def sections(results: Results) -> list[Section]:
     found += [_learning(results), *_ways(results)]
     found += [_search(results, f"search{suffix}", f"Searches, {by}") for suffix, by in _SCHEDULERS.items()]
     found.append(_search(results, "search-own", "Searches beside TVM's own, MetaSchedule"))
-    found.append(_soak(results))
+    found += [_cuda(results), _soak(results)]
     found += [*_end_to_end(results), _speed(results), _scale(results), _node_types(), _tpugraphs(results)]
     return [one for one in found if one is not None]
