@@ -172,7 +172,8 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
 
 @pytest.mark.needs("auto_scheduler")
 @pytest.mark.parametrize("page", python_pages("auto_scheduler"), ids=lambda page: page.name)
-def test_the_python_of_a_page_runs_with_ansor(page: Path) -> None:
+def test_the_python_of_a_page_runs_with_ansor(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a TaskScheduler writes total_latency.tsv there
     run_blocks(page, "auto_scheduler", AUTO_SCHEDULER)
 
 
