@@ -1,4 +1,7 @@
-"""Writes files atomically: a kill, a full disk or a power cut leaves the old file or the new one, never a part."""
+"""Writes files atomically: a kill, a full disk or a power cut leaves the old file or the new one, never a part.
+
+It also parses the JSON of files that anybody may have written.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,18 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Writes a JSON file atomically, indented by one space."""
     write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is none, or too deeply nested for Python's parser.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:

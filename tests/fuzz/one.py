@@ -10,6 +10,7 @@ import atheris
 
 with atheris.instrument_imports(include=["tvm_gnn_cost"]):
     from tests.fuzz.targets import TARGETS
+from tests.fuzz.json_changes import changed_json
 
 
 def main() -> None:
@@ -18,8 +19,10 @@ def main() -> None:
     target = TARGETS[name]
     seeds = folder / "seeds"
     seeds.mkdir(exist_ok=True)
-    for number, seed in enumerate(target.seeds(folder)):
-        (seeds / str(number)).write_bytes(seed)
+    # What reads with TVM is imported when it is needed.
+    with atheris.instrument_imports(include=["tvm_gnn_cost"]):
+        for number, seed in enumerate(target.seeds(folder)):
+            (seeds / str(number)).write_bytes(seed)
 
     def run(data: bytes) -> None:
         try:
@@ -30,7 +33,12 @@ def main() -> None:
             print(f"Test unit written to {kept}", flush=True)  # in libFuzzer's words
             raise
 
-    atheris.Setup([sys.argv[0], *sys.argv[4:], str(seeds)], run)
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+        changed = changed_json(data, max_size, seed) if seed % 8 else None
+        return bytes(atheris.Mutate(data, max_size)) if changed is None else changed
+
+    mutators = {"custom_mutator": mutate} if target.is_json else {}
+    atheris.Setup([sys.argv[0], *sys.argv[4:], str(seeds)], run, **mutators)
     atheris.Fuzz()
 
 

@@ -57,10 +57,14 @@ class Target:
     Attributes:
         run: Reads bytes; the folder is for files.
         seeds: Makes the bytes that the fuzzer starts with, given a folder for files.
+        is_json: Whether the bytes hold JSON, of which values are changed too.
+        needs: The part of TVM that it needs; none if empty.
     """
 
     run: Callable[[bytes, Path], object]
     seeds: Callable[[Path], list[bytes]]
+    is_json: bool = False
+    needs: str = ""
 
     def reads(self, data: bytes, folder: Path) -> bool:
         """Whether the bytes are read and not refused with a sentence."""
@@ -365,6 +369,21 @@ def _result_seeds(_folder: Path) -> list[bytes]:
     return [json.dumps({name: value for name, value in asdict(result()).items() if name != "work_dir"}).encode()]
 
 
+# Databases: TVM reads a part of each.
+
+
+def _database(data: bytes, folder: Path) -> None:
+    from tests.fuzz import database
+
+    database.read(data, folder)
+
+
+def _database_seeds(folder: Path) -> list[bytes]:
+    from tests.fuzz import database
+
+    return database.seeds(folder)
+
+
 def _text(*values: object) -> Callable[[Path], list[bytes]]:
     return lambda _folder: [json.dumps(value).encode() for value in values]
 
@@ -372,12 +391,19 @@ def _text(*values: object) -> Callable[[Path], list[bytes]]:
 _LOG = [json.dumps(_RECORD).encode() + b"\n" + json.dumps(_RECORD | {"r": [[1e10], 4, 0, 1]}).encode() + b"\n"]
 
 TARGETS: dict[str, Target] = {
-    "record": Target(_record, _text(_RECORD, _RECORD | {"r": [[1e10], 4, 0.0, 1]})),
+    "record": Target(_record, _text(_RECORD, _RECORD | {"r": [[1e10], 4, 0.0, 1]}), is_json=True),
     "lines": Target(
-        _lines, lambda _: [bytes([kind]) + _LOG[0] for kind in range(3)] + [b"\x05" + gzip.compress(_LOG[0])]
+        _lines,
+        lambda _: [bytes([kind]) + _LOG[0] for kind in range(3)] + [b"\x05" + gzip.compress(_LOG[0])],
+        is_json=True,
     ),
-    "card": Target(_card, _text({"machine": {"processor": "x"}, "target": "llvm", "runs": [{"date": "2026-01-01"}]})),
-    "result": Target(_result, _result_seeds),
+    "card": Target(
+        _card,
+        _text({"machine": {"processor": "x"}, "target": "llvm", "runs": [{"date": "2026-01-01"}]}),
+        is_json=True,
+    ),
+    "result": Target(_result, _result_seeds, is_json=True),
+    "database": Target(_database, _database_seeds, is_json=True, needs="s_tir"),
     "pickle": Target(
         _pickle,
         lambda _: [b"\x80\x04]\x94(K\x01K\x02e.", b"ctvm.auto_scheduler.search_task\nSearchTask\n.", b"(]]tp0\n."],
@@ -386,9 +412,9 @@ TARGETS: dict[str, Target] = {
     "archive": Target(_archive, _archive_seeds),
     "prepared": Target(_prepared, _prepared_seeds),
     "protos": Target(_protos, _protos_seeds),
-    "checkpoint": Target(_checkpoint, lambda folder: [_small_checkpoint(folder)[1]]),
-    "ranker": Target(_ranker, lambda folder: [_small_ranker(folder)[1]]),
+    "checkpoint": Target(_checkpoint, lambda folder: [_small_checkpoint(folder)[1]], is_json=True),
+    "ranker": Target(_ranker, lambda folder: [_small_ranker(folder)[1]], is_json=True),
     "safetensors": Target(_safetensors, _safetensors_seeds),
-    "store": Target(_store, _store_seeds),
+    "store": Target(_store, _store_seeds, is_json=True),
     "shard": Target(_shard, _shard_seeds),
 }

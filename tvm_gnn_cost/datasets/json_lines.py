@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import IO, Any, cast
 
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.files import parse_json, replacing
 
 #: What a damaged compressed file raises.
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
@@ -65,9 +64,9 @@ def parsed_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any
         try:
             for number, text in enumerate(lines, 1):
                 try:
-                    entry = json.loads(text)
+                    entry = parse_json(text)
                     reason = "holds nothing (null)"
-                except (ValueError, RecursionError) as error:
+                except ValueError as error:
                     entry, reason = None, f"not JSON ({error})"
                 if entry is None:
                     problems.append(Problem(file, number, reason))

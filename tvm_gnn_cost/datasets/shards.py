@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import parse_json
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.ragged import offsets_of
 from tvm_gnn_cost.graphs.values import VALUES
@@ -240,7 +241,7 @@ def write_shard(
 def _metadata(path: Path, schema: Any) -> dict[str, Any]:
     """The checked JSON of a shard's schema."""
     try:
-        meta = json.loads((schema.metadata or {}).get(_META, b"{}"))
+        meta = parse_json((schema.metadata or {}).get(_META, b"{}"))
     except ValueError as error:
         raise _damaged(path, f"its metadata is not JSON: {error}") from error
     if not isinstance(meta, dict):

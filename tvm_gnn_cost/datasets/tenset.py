@@ -11,7 +11,6 @@ Each file may be compressed, with ``.gz`` or ``.xz`` behind its name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.json_lines import DAMAGED, open_file
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import parse_json
 
 #: ``MeasureErrorNo`` of ``auto_scheduler`` -> kind of failure; 0 is no error.
 FAILURES = {
@@ -152,8 +152,8 @@ def parse_record(source: RecordLine) -> TensetRecord:
         InputError: the line is not a measure record; the message gives the reason but not the line.
     """
     try:
-        entry = json.loads(source.text)
-    except (ValueError, RecursionError) as error:
+        entry = parse_json(source.text)
+    except ValueError as error:
         raise InputError(f"not JSON ({error})") from None
     try:
         (task, state), (costs, error_code, *_rest) = entry["i"], entry["r"]

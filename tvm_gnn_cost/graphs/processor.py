@@ -6,7 +6,6 @@ these processors is written down here, from the makers' manuals.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
@@ -14,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from tvm_gnn_cost.files import parse_json
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import columns
 
@@ -80,7 +80,7 @@ def processor_of(target: str) -> Processor:
     Processor(name='other', cores=2, vector_bytes=0, flops_per_cycle=0, cache_1_bytes=0, cache_2_bytes=0)
     """
     try:
-        described = json.loads(target)
+        described = parse_json(target)
     except ValueError:
         described = target
     # The tasks of auto_scheduler have the text of the options as JSON.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, Protocol, Self
@@ -15,6 +15,9 @@ from tvm_gnn_cost.graphs.ragged import gather, join
 
 #: ``tree`` has every node of the syntax tree; ``statements`` leaves out indices, bindings, regions and declarations.
 Detail = Literal["tree", "statements"]
+
+#: Graphs that :func:`in_parts` reads at once: 100 MB or so.
+_AT_ONCE = 4096
 
 
 class Relation(IntEnum):
@@ -149,3 +152,16 @@ class ProgramGraphs:
             },
             details.pop(),
         )
+
+
+def in_parts(graphs: Graphs) -> Iterator[ProgramGraphs]:
+    """Yields the graphs, in order, some thousands at a time.
+
+    Raises:
+        InputError: they are in a store, and it is damaged.
+    """
+    if len(graphs) <= _AT_ONCE:
+        yield graphs.read()
+        return
+    for first in range(0, len(graphs), _AT_ONCE):
+        yield graphs.select(np.arange(first, min(first + _AT_ONCE, len(graphs)))).read()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
+from tvm_gnn_cost.graphs.program_graph import Graphs, ProgramGraphs, Relation, in_parts
+from tvm_gnn_cost.graphs.ragged import offsets_of
 from tvm_gnn_cost.graphs.values import VALUES
 
 #: Loads of a store and loops around it whose values stand in its row.
@@ -40,13 +41,25 @@ def store_width(columns: int) -> int:
     return 1 + (1 + _LOADS + _LOOPS) * columns
 
 
-def store_rows(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> StoreRows:
+def store_rows(graphs: Graphs, columns: npt.NDArray[np.int64]) -> StoreRows:
     """The stores of some graphs. Loops of one iteration are left out: they change nothing.
 
     Args:
-        graphs: The graphs.
+        graphs: The graphs; those of a store are read a part at a time.
         columns: int64[V], numbers of the columns of ``values`` to read.
+
+    Raises:
+        InputError: the graphs are in a store, and it is damaged.
     """
+    parts = [_rows_of_part(part, columns) for part in in_parts(graphs)]
+    if len(parts) == 1:
+        return parts[0]
+    starts = offsets_of([part.size for part in parts])
+    graph = [start + part.graph for start, part in zip(starts, parts, strict=False)]
+    return StoreRows(np.concatenate([part.rows for part in parts]), np.concatenate(graph), len(graphs))
+
+
+def _rows_of_part(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> StoreRows:
     parent = _parents(graphs)
     stores, loads, loops = (_nodes_of(graphs, name) for name in ("BufferStore", "BufferLoad", "For"))
     repeated = loops[graphs.values[loops, _COLUMN["extent"]] > _ONCE]

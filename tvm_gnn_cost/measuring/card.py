@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import parse_json
 
 
 def read_card(path: Path, fields: Mapping[str, type]) -> dict[str, Any] | None:
@@ -25,8 +26,8 @@ def read_card(path: Path, fields: Mapping[str, type]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        card = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise InputError(f"{path} is no card of measurements, not JSON ({error}); choose another folder") from error
     if not isinstance(card, dict):
         raise InputError(f"{path} is no card of measurements, not a JSON object; choose another folder")

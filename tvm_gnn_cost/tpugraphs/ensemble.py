@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.files import parse_json, write_text
 from tvm_gnn_cost.tpugraphs.fit import fit, trained_on
 from tvm_gnn_cost.tpugraphs.models.configured_graph import EncoderConfig
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
@@ -105,7 +105,7 @@ def load_rankers(path: Path) -> list[Ranker]:
         return [Ranker.load(path)]
     nothing = f"{path}: no finished training is there; 'tvm-gnn-cost tpugraphs train' makes one"
     try:
-        names = json.loads((path / _KEPT).read_text())
+        names = parse_json((path / _KEPT).read_text())
     except (OSError, ValueError) as error:
         raise InputError(nothing) from error
     if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):

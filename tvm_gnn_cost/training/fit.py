@@ -18,6 +18,7 @@ from tvm_gnn_cost.datasets.programs import SAMPLED, Programs
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
+from tvm_gnn_cost.graphs.program_graph import in_parts
 from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.store_trees import StoreTrees, grow_trees
@@ -247,12 +248,12 @@ def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Progr
     """
     if vectors.dim != config.type_dim:
         raise InputError(f"node type vectors of length {vectors.dim}, and the model reads {config.type_dim}")
-    values = train.graphs.read().values
-    if not values[:, columns(["gpu"])].any():
+    scale = Scale.fit(part.values for part in in_parts(train.graphs))
+    # They are counts: without a kernel all are 0.
+    if not scale.mean[columns(["gpu"])].any():
         config = replace(config, groups=tuple(group for group in config.groups if group != "gpu"))
     chosen = columns(config.groups)
-    scale = Scale.fit([values[:, chosen]])
-    mean, std = (torch.from_numpy(array.astype(np.float32)) for array in (scale.mean, scale.deviation))
+    mean, std = (torch.from_numpy(array[chosen].astype(np.float32)) for array in (scale.mean, scale.deviation))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = TopKGNN(config, mean, std)
@@ -325,7 +326,7 @@ def _trees(network: Checkpoint, train: Programs, validation: Programs, settings:
     """Trees of the training programs, whose scores spread like the network's within tasks that trained neither."""
     scorer = Scorer(network)
     some = train.sample(SAMPLED, settings.seed)
-    rows = store_rows(some.graphs.read(), scorer.columns)
+    rows = store_rows(some.graphs, scorer.columns)
     trees = grow_trees(rows, some.throughput(), some.task, settings.trees, settings.seed)
     graphs = validation.graphs.read()
     wanted = spread(scorer.score(graphs, validation.task), validation.task)

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import replacing
+from tvm_gnn_cost.files import parse_json, replacing
 
 _KEY = "tvm_gnn_cost"
 _Settings = TypeVar("_Settings")
@@ -50,9 +50,9 @@ def read_tensors(path: Path, how_to_make: str) -> tuple[dict[str, Tensor], dict[
         raise InputError(f"{path}: there is no such checkpoint; '{how_to_make}' makes one")
     try:
         with safe_open(path, framework="pt") as file:
-            info = json.loads((file.metadata() or {}).get(_KEY, "null"))
+            info = parse_json((file.metadata() or {}).get(_KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, json.JSONDecodeError) as error:
+    except (SafetensorError, ValueError) as error:
         raise InputError(f"{path}: not a checkpoint ({error}); '{how_to_make}' makes one") from error
     if not isinstance(info, dict):
         raise InputError(f"{path}: a safetensors file, but not a checkpoint of tvm-gnn-cost")

@@ -15,7 +15,7 @@ from typing import Any
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.datasets.tenset import RecordLine, parse_record, record_file, record_lines
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import check_folder, write_text
+from tvm_gnn_cost.files import check_folder, parse_json, write_text
 from tvm_gnn_cost.progress import Progress, Step, ignore
 from tvm_gnn_cost.schedulers import package
 from tvm_gnn_cost.schedulers.scheduler import Task
@@ -120,8 +120,8 @@ def _sizes(workload_key: str) -> list[int] | None:
     True
     """
     try:
-        _, *shapes = json.loads(workload_key)
-    except ValueError:
+        _, *shapes = parse_json(workload_key)
+    except (TypeError, ValueError):
         return None
     flat: list[int] = []
     for one in shapes:

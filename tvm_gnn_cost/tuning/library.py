@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.files import replacing, write_json, write_text
+from tvm_gnn_cost.files import parse_json, replacing, write_json, write_text
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.networks import onnx_graphs
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
@@ -122,7 +121,7 @@ class TunedNetwork:
             if not file.is_file():
                 raise InputError(f"{file} does not exist; tune again in {path.parent}, which writes it")
         try:
-            about = json.loads(beside.read_text(encoding="utf-8"))
+            about = parse_json(beside.read_text(encoding="utf-8"))
             self.inputs = {one["name"]: (tuple(one["shape"]), np.dtype(one["dtype"])) for one in about["inputs"]}
             name, target = about["scheduler"], about["target"]
         except (ValueError, KeyError, TypeError) as error:

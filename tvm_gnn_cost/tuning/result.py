@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.files import parse_json, write_json
 from tvm_gnn_cost.tuning.library import TunedNetwork
 
 #: Where in the work directory the result is.
@@ -309,7 +308,7 @@ def load_result(work_dir: Path) -> TuneResult:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: no network was tuned in {work_dir} (tvm-gnn-cost tune)")
     try:
-        data = json.loads(path.read_text())
+        data = parse_json(path.read_text())
         end_to_end = data.pop("end_to_end")
         if end_to_end:
             end_to_end["networks"] = [NetworkTimes(**one) for one in end_to_end["networks"]]
@@ -321,7 +320,7 @@ def load_result(work_dir: Path) -> TuneResult:
             work_dir=work_dir,
             **data,
         )
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
             f"{path} is not a tuning result of this version ({error!r}); "
             "choose another work directory or remove that one"

@@ -33,7 +33,8 @@ class Database:
     task_hashes: list[str]
 
 
-def _tasks() -> list[tvm.IRModule]:
+def small_tasks() -> list[tvm.IRModule]:
+    """A product of matrices, and an element-wise operator."""
     a, b = te.placeholder((16, 24), name="a"), te.placeholder((24, 32), name="b")
     k = te.reduce_axis((0, 24), name="k")
     product = te.compute((16, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
@@ -56,7 +57,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Database:
     target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
     store = ms.database.JSONDatabase(work_dir=str(folder))
     mods, hashes = [], []
-    for mod in _tasks():
+    for mod in small_tasks():
         context = ms.TuneContext(
             mod, target=target, space_generator="post-order-apply", search_strategy="replay-trace", rand_state=3
         )

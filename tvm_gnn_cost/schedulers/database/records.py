@@ -17,6 +17,7 @@ from tvm_gnn_cost.datasets.json_lines import DAMAGED, find_file, open_file, pars
 from tvm_gnn_cost.datasets.programs import TaskInfo
 from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import parse_json
 from tvm_gnn_cost.schedulers.installed_tvm import Schedule, Trace, ms
 
 #: MetaSchedule records a latency of this many seconds for a program that failed.
@@ -222,7 +223,7 @@ def _card(folder: Path, problems: list[Problem]) -> dict[str, Any]:
         return {}
     try:
         with open_file(file) as opened:
-            card = json.loads(opened.read())
+            card = parse_json(opened.read())
     except (ValueError, *DAMAGED) as error:
         problems.append(Problem(file, 1, f"not JSON ({error})"))
         return {}
