@@ -13,6 +13,7 @@ from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
+from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
 _FILES = (WORKLOADS, RECORDS, "tasks.jsonl", "measurements.jsonl", "card.json")
 
@@ -20,9 +21,11 @@ _FILES = (WORKLOADS, RECORDS, "tasks.jsonl", "measurements.jsonl", "card.json")
 @cache
 def _contents(folder: Path) -> dict[str, bytes]:
     """The files of a database of two tasks with two programs each, as ``collect`` leaves them."""
-    (folder / "database").mkdir()
+    import_tensor_intrin()
+    made = folder / "made-database"
+    made.mkdir()
     target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
-    database = ms.database.JSONDatabase(work_dir=str(folder / "database"))
+    database = ms.database.JSONDatabase(work_dir=str(made))
     tasks, measurements = [], []
     for number, mod in enumerate(small_tasks()):
         context = ms.TuneContext(
@@ -40,7 +43,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
         context.post_tuning()
     own = {"tasks.jsonl": "".join(tasks), "measurements.jsonl": "".join(measurements), "card.json": '{"seed": 0}'}
     packed = {name: text.encode() for name, text in own.items()}
-    return packed | {name: (folder / "database" / name).read_bytes() for name in (WORKLOADS, RECORDS)}
+    return packed | {name: (made / name).read_bytes() for name in (WORKLOADS, RECORDS)}
 
 
 def read(data: bytes, folder: Path) -> None:
