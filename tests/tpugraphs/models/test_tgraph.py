@@ -8,6 +8,7 @@ import torch
 from benchmarks.tpugraphs_plain import PlainTGraph
 from tests.tpugraphs.models.configured import fit, graph, renumbered, repeated
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.evaluation.metrics import kendall_tau
 from tvm_gnn_cost.tpugraphs.losses import hinge
 from tvm_gnn_cost.tpugraphs.models import tgraph
 from tvm_gnn_cost.tpugraphs.models.tgraph import CrossConfigAttention, TGraph, TGraphConfig
@@ -58,6 +59,7 @@ def test_scores_and_gradients_are_those_of_the_equations(
 ):
     monkeypatch.setattr(tgraph, "_ROWS", rows)
     monkeypatch.setattr(tgraph, "_KEPT_ROWS", kept)
+    monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", False)
     for given in (repeated(), graph(), graph("tile"), graph(nodes=1)):
         kind = "layout" if given.configs.ndim == 3 else "tile"
         net, plain = model(kind, **changes), PlainTGraph(replace(SMALL, kind=kind, **changes))
@@ -72,6 +74,20 @@ def test_scores_and_gradients_are_those_of_the_equations(
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=largest, msg=name)
         with torch.inference_mode():
             torch.testing.assert_close(net(given), expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_is_for_scoring_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch):
+    net, given = model(), graph(configs=40)
+    monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", True)
+    trained = net(given).detach()
+    with torch.inference_mode():
+        found = net(given)
+    monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", False)
+    exact = net(given).detach()
+    torch.testing.assert_close(trained, exact, rtol=0, atol=0)
+    assert not torch.equal(found, exact)
+    assert (found - exact).abs().max() < 0.05 * exact.std()
+    assert kendall_tau(found.numpy(), exact.numpy()) > 0.95
 
 
 def test_edges_matter_unless_they_are_left_out():

@@ -2,7 +2,8 @@
 
 The configurations that are scored together are one input, and the network attends across them. Nodes that are equal in
 every configuration are computed once, and a part of the nodes at a time: the memory that scoring takes grows with the
-different inputs of the first block, not with nodes times configurations.
+different inputs of the first block, not with nodes times configurations. Scoring multiplies matrices in bfloat16 where
+the processor can: the order of the scores hardly changes (``benchmarks/tpugraphs_speed.py``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Sharing, gather, on_
 _ROWS = 8192
 #: Nodes times configurations up to which the input of a block is kept, and what its backward pass needs.
 _KEPT_ROWS = 65536
+#: Whether the processor multiplies matrices in bfloat16, in less than half of float32's time.
+_HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
@@ -116,9 +119,11 @@ class _Block(nn.Module):
         sums over neighbourhoods, in which it occurs several times.
         """
         convolution = self.convolution
-        projected = functional.relu(convolution.lin(normal), inplace=True)
-        own = functional.linear(normal, convolution.lin_r.weight, convolution.lin_l.bias)
-        return functional.linear(projected, convolution.lin_l.weight), own
+        if _HAS_BFLOAT16 and normal.device.type == "cpu" and not torch.is_grad_enabled():
+            normal = normal.bfloat16()
+        projected = functional.relu(_product(normal, convolution.lin.weight, convolution.lin.bias), inplace=True)
+        own = _product(normal, convolution.lin_r.weight, convolution.lin_l.bias)
+        return _product(projected, convolution.lin_l.weight).float(), own.float()
 
     def forward(self, received: Tensor, x: Tensor | None) -> Tensor:
         """The block's output, float32[c, k, channels].
@@ -322,6 +327,11 @@ class _Activations:
 
         for classes in parts:
             yield _again(one, classes)
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x @ weight.T + bias`` in the data type of ``x``."""
+    return functional.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
 
 
 def _again(function: Callable[[_Part], _Result], part: _Part) -> _Result:
