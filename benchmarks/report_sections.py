@@ -318,12 +318,7 @@ def _soak(results: Results) -> Section | None:
     if "soak" not in results:
         return None
     metrics, settings = results["soak"]["metrics"], results["soak"]["settings"]
-    titles = {
-        "memory_mib": "memory, MiB",
-        "workers_mib": "memory of its workers, MiB",
-        "round_s": "time of a batch, s",
-        "prediction_ms": "scoring 64 candidates, ms",
-    }
+    titles = settings["figures"]
     rows = [
         (
             title,

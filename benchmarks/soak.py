@@ -173,7 +173,7 @@ def main() -> None:
     picture.parent.mkdir(parents=True, exist_ok=True)
     plot(samples, picture)
     console.print(f"plots: {picture}")
-    settings: dict[str, Any] = {"network": network, "minutes": minutes, "trials": trials}
+    settings: dict[str, Any] = {"network": network, "minutes": minutes, "trials": trials, "figures": _FIGURES}
     metrics = {"medians": found, "samples": [asdict(one) for one in samples]}
     write_result(arguments.json, name, settings, metrics)
 

@@ -76,18 +76,28 @@ def test_scores_and_gradients_are_those_of_the_equations(
             torch.testing.assert_close(net(given), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_bfloat16_is_for_scoring_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_bfloat16_keeps_the_order(has_gradients: bool, monkeypatch: pytest.MonkeyPatch):
     net, given = model(), graph(configs=40)
-    monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", True)
-    trained = net(given).detach()
-    with torch.inference_mode():
-        found = net(given)
-    monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", False)
-    exact = net(given).detach()
-    torch.testing.assert_close(trained, exact, rtol=0, atol=0)
-    assert not torch.equal(found, exact)
-    assert (found - exact).abs().max() < 0.05 * exact.std()
-    assert kendall_tau(found.numpy(), exact.numpy()) > 0.95
+    found = []
+    for uses in (True, False):
+        monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", uses)
+        with torch.set_grad_enabled(has_gradients):
+            found.append(net(given).detach())
+    half, exact = found
+    assert not torch.equal(half, exact)
+    assert (half - exact).abs().max() < 0.05 * exact.std()
+    assert kendall_tau(half.numpy(), exact.numpy()) > 0.95
+
+
+def test_gradients_of_bfloat16_point_where_those_of_float32_do(monkeypatch: pytest.MonkeyPatch):
+    gradients = []
+    for uses in (True, False):
+        monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", uses)
+        net, given = model(), graph(configs=40)
+        net(given)[:20].sum().backward()
+        gradients.append(torch.cat([one.grad.flatten() for one in net.parameters()]))
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.999
 
 
 def test_edges_matter_unless_they_are_left_out():

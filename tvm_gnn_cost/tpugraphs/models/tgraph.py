@@ -2,8 +2,8 @@
 
 The configurations that are scored together are one input, and the network attends across them. Nodes that are equal in
 every configuration are computed once, and a part of the nodes at a time: the memory that scoring takes grows with the
-different inputs of the first block, not with nodes times configurations. Scoring multiplies matrices in bfloat16 where
-the processor can: the order of the scores hardly changes (``benchmarks/tpugraphs_speed.py``).
+different inputs of the first block, not with nodes times configurations. The blocks multiply matrices in bfloat16 where
+the processor can, and add up in float32: the order of the scores hardly changes (see benchmarks/LOG.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Sharing, gather, on_
 _ROWS = 8192
 #: Nodes times configurations up to which the input of a block is kept, and what its backward pass needs.
 _KEPT_ROWS = 65536
-#: Whether the processor multiplies matrices in bfloat16, in less than half of float32's time.
+#: Whether the processor multiplies matrices in bfloat16, in less than half of the time. PyTorch has no public function for it.
 _HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
@@ -119,7 +119,7 @@ class _Block(nn.Module):
         sums over neighbourhoods, in which it occurs several times.
         """
         convolution = self.convolution
-        if _HAS_BFLOAT16 and normal.device.type == "cpu" and not torch.is_grad_enabled():
+        if _HAS_BFLOAT16 and normal.device.type == "cpu":
             normal = normal.bfloat16()
         projected = functional.relu(_product(normal, convolution.lin.weight, convolution.lin.bias), inplace=True)
         own = _product(normal, convolution.lin_r.weight, convolution.lin_l.bias)
