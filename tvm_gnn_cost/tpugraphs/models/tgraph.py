@@ -27,7 +27,7 @@ from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Sharing, gather, on_
 _ROWS = 8192
 #: Nodes times configurations up to which the input of a block is kept, and what its backward pass needs.
 _KEPT_ROWS = 65536
-#: Whether the processor multiplies matrices in bfloat16, in less than half of the time. PyTorch has no public function for it.
+#: Whether the processor multiplies matrices in bfloat16, in half of the time. No public function of PyTorch tells.
 _HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
