@@ -10,6 +10,7 @@
 #include <set>
 
 #include "program_graph.h"
+#include "registered_types.h"
 
 namespace tvm_gnn_cost {
 namespace {
@@ -17,62 +18,17 @@ namespace {
 using Schema = MirrorSchema;
 
 constexpr size_t kBlockBytes = size_t{1} << 18;
-constexpr int64_t kSlot = sizeof(TVMFFIAny);
-constexpr int64_t kFirstSlot = (sizeof(TVMFFIObject) + 15) / 16 * 16;
-
-int GetAny(void* field, TVMFFIAny* result) {
-  *reinterpret_cast<tvm::ffi::Any*>(result) = *static_cast<tvm::ffi::Any*>(field);
-  return 0;
-}
-
-int GetObject(void* field, TVMFFIAny* result) {
-  TVMFFIAny view{};
-  view.v_obj = *static_cast<TVMFFIObject**>(field);
-  view.type_index = view.v_obj == nullptr ? static_cast<int32_t>(kTVMFFINone) : view.v_obj->type_index;
-  return GetAny(&view, result);
-}
-
-int GetDType(void* field, TVMFFIAny* result) {
-  TVMFFIAny view{};
-  view.v_dtype = *static_cast<DLDataType*>(field);
-  view.type_index = kTVMFFIDataType;
-  return GetAny(&view, result);
-}
-
-TVMFFIByteArray Bytes(const std::string& text) { return {text.data(), text.size()}; }
-
-int32_t RegisterType(const std::string& key) {
-  const std::string name = "mirror." + key;
-  const TVMFFIByteArray bytes = Bytes(name);
-  const int32_t index = TVMFFITypeGetOrAllocIndex(&bytes, -1, 1, 0, 1, kTVMFFIObject);
-  if (index < 0) throw GraphError("the type " + name + " cannot be registered");
-  return index;
-}
-
-void RegisterField(int32_t type, const std::string& name, int64_t offset, int32_t static_type, int64_t size,
-                   TVMFFIFieldGetter getter) {
-  TVMFFIFieldInfo info{};
-  info.name = Bytes(name);
-  info.size = size;
-  info.alignment = std::min<int64_t>(size, 8);
-  info.offset = offset;
-  info.getter = getter;
-  info.field_static_type_index = static_type;
-  info.default_value_or_factory.type_index = kTVMFFINone;
-  if (TVMFFITypeRegisterField(type, &info) != 0) throw GraphError("the field " + name + " cannot be registered");
-}
-
 void RegisterReference(int32_t type, const std::string& name, int64_t offset) {
   RegisterField(type, name, offset, kTVMFFIObject, sizeof(void*), GetObject);
 }
 
 // The types whose copies have fields of their own, registered beforehand; each field has a slot, in this order.
 struct KnownTypes {
-  int32_t prim_type = RegisterType("ir.PrimType");
-  int32_t buffer_type = RegisterType("ir.BufferType");
-  int32_t variable = RegisterType("tir.Var");
-  int32_t operator_type = RegisterType("ir.Op");
-  int32_t function = RegisterType("tir.PrimFunc");
+  int32_t prim_type = RegisterType("mirror.ir.PrimType");
+  int32_t buffer_type = RegisterType("mirror.ir.BufferType");
+  int32_t variable = RegisterType("mirror.tir.Var");
+  int32_t operator_type = RegisterType("mirror.ir.Op");
+  int32_t function = RegisterType("mirror.tir.PrimFunc");
 
   KnownTypes() {
     RegisterField(prim_type, "dtype", kFirstSlot, kTVMFFIDataType, sizeof(DLDataType), GetDType);
@@ -163,7 +119,7 @@ TVMFFIObject* OperatorNamed(const std::string& name) {
 // Lists a type's attributes. This TVM does not tell their types: what the first object of the type holds decides
 // whether an attribute is a reference.
 void ReadAttributes(const AutoSchedulerTVM& tvm, void* object, const std::string& key, Schema& schema) {
-  schema.mirror_type = RegisterType(key);
+  schema.mirror_type = RegisterType("mirror." + key);
   const PackedValue names = tvm.Call(tvm.attribute_names, {PackedArg::Object(object)});
   if (names.code != kPackedFunction) throw GraphError("a " + key + " does not list its attributes");
   const int64_t count = tvm.Call(names.cell.v_handle, {PackedArg::Int(-1)}).cell.v_int64;
@@ -384,7 +340,7 @@ TVMFFIObject* ModuleMirror::ElementType(const PackedValue& dtype) {
   if (dtype.code != kPackedString) return nullptr;
   const auto [entry, is_new] = element_types_.emplace(dtype.cell.v_str, nullptr);
   if (!is_new || entry->first == "handle" || entry->first == "void") return entry->second;
-  const TVMFFIByteArray text = Bytes(entry->first);
+  const TVMFFIByteArray text{entry->first.data(), entry->first.size()};
   DLDataType parsed{};
   // Today's TVM has no name for this type: the node has no dtype then.
   if (TVMFFIDataTypeFromString(&text, &parsed) != 0) {

@@ -76,7 +76,7 @@ void Walker::VisitLoop(const TVMFFIObject* object, const TypePlan& plan, const P
   const IndexAnalyzer::Scope scope = analyzer_.Mark();
   const double bound = analyzer_.Maximum(analyzer_.Analyze(ReadObject(object, plan, Name::kExtent), place.depth + 1));
   analyzer_.Release(scope);
-  const auto extent = static_cast<int64_t>(std::clamp(bound, 1.0, 1e15));
+  const int64_t extent = std::clamp<int64_t>(ToInteger(bound), 1, 1'000'000'000'000'000);
   const auto level = static_cast<int32_t>(loops_.size());
   const Form min = analyzer_.Analyze(ReadObject(object, plan, Name::kMin), place.depth + 1);
   analyzer_.BindLoop(ReadObject(object, plan, Name::kLoopVar), level, extent, min);

@@ -6,13 +6,14 @@
 //
 // With clang and -fsanitize=fuzzer, libFuzzer drives it. Otherwise main() replays files and then changes their bytes at
 // random: walker SECONDS SEED FILE...
-#include "../../extraction/api.cc"
-
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <random>
+
+#include "../../extraction/api.cc"
+#include "../../extraction/registered_types.h"
 
 namespace {
 
@@ -21,6 +22,13 @@ using tvm::ffi::Array;
 using tvm::ffi::Map;
 using tvm::ffi::String;
 using tvm::ffi::Tensor;
+using tvm_gnn_cost::GetAny;
+using tvm_gnn_cost::GetDType;
+using tvm_gnn_cost::GetObject;
+using tvm_gnn_cost::kFirstSlot;
+using tvm_gnn_cost::kSlot;
+using tvm_gnn_cost::RegisterField;
+using tvm_gnn_cost::RegisterType;
 
 // What a field holds: a number or text, or an object that is one of the types with this role.
 enum Role : int {
@@ -62,21 +70,6 @@ struct NodeType {
   int32_t index = -1;
 };
 
-constexpr int64_t kSlotBytes = sizeof(TVMFFIAny);
-constexpr int64_t kHeaderBytes = (sizeof(TVMFFIObject) + 15) / 16 * 16;
-
-int GetAny(void* field, TVMFFIAny* result) {
-  *reinterpret_cast<Any*>(result) = *static_cast<Any*>(field);
-  return 0;
-}
-
-int GetObject(void* field, TVMFFIAny* result) {
-  TVMFFIAny view{};
-  view.v_obj = *static_cast<TVMFFIObject**>(field);
-  view.type_index = view.v_obj == nullptr ? static_cast<int32_t>(kTVMFFINone) : view.v_obj->type_index;
-  return GetAny(&view, result);
-}
-
 template <typename T>
 int GetInt(void* field, TVMFFIAny* result) {
   *reinterpret_cast<Any*>(result) = static_cast<int64_t>(*static_cast<T*>(field));
@@ -85,11 +78,6 @@ int GetInt(void* field, TVMFFIAny* result) {
 
 int GetFloat(void* field, TVMFFIAny* result) {
   *reinterpret_cast<Any*>(result) = *static_cast<double*>(field);
-  return 0;
-}
-
-int GetDType(void* field, TVMFFIAny* result) {
-  *reinterpret_cast<Any*>(result) = *static_cast<DLDataType*>(field);
   return 0;
 }
 
@@ -117,9 +105,7 @@ std::vector<NodeType>& Types() {
       {"tirx.Cast", kExpr, {{"ty", kType}, {"value", kExpr}}},
       {"tirx.Ramp", kExpr, {{"ty", kType}, {"base", kExpr}, {"stride", kExpr}, {"lanes", kExpr}}},
       {"tirx.Broadcast", kExpr, {{"ty", kType}, {"value", kExpr}, {"lanes", kExpr}}},
-      {"tirx.Select",
-       kExpr,
-       {{"ty", kType}, {"condition", kExpr}, {"true_value", kExpr}, {"false_value", kExpr}}},
+      {"tirx.Select", kExpr, {{"ty", kType}, {"condition", kExpr}, {"true_value", kExpr}, {"false_value", kExpr}}},
       {"tirx.Call", kExpr, {{"ty", kType}, {"op", kOp}, {"args", kExprs}}},
       {"tirx.Let", kExpr, {{"ty", kType}, {"var", kVar}, {"value", kExpr}, {"body", kExpr}}},
       {"tirx.TensorLoad", kExpr, {{"ty", kType}, {"source", kBuffer}, {"indices", kExprs}}},
@@ -164,27 +150,11 @@ void Require(bool holds, const char* what) {
   std::abort();
 }
 
-TVMFFIByteArray Bytes(const char* text) { return {text, std::strlen(text)}; }
-
-void RegisterField(int32_t type, const char* name, int64_t offset, int32_t static_type, int64_t size,
-                   TVMFFIFieldGetter getter) {
-  TVMFFIFieldInfo info{};
-  info.name = Bytes(name);
-  info.size = size;
-  info.alignment = std::min<int64_t>(size, 8);
-  info.offset = offset;
-  info.getter = getter;
-  info.field_static_type_index = static_type;
-  info.default_value_or_factory.type_index = kTVMFFINone;
-  Require(TVMFFITypeRegisterField(type, &info) == 0, "a field cannot be registered");
-}
-
-int64_t OffsetOf(size_t field) { return kHeaderBytes + static_cast<int64_t>(field) * kSlotBytes; }
+int64_t OffsetOf(size_t field) { return kFirstSlot + static_cast<int64_t>(field) * kSlot; }
 
 void RegisterTypes() {
   for (NodeType& type : Types()) {
-    const TVMFFIByteArray key = Bytes(type.key);
-    type.index = TVMFFITypeGetOrAllocIndex(&key, -1, 1, 0, 1, kTVMFFIObject);
+    type.index = RegisterType(type.key);
     if (type.role == kRoles) RegisterField(type.index, "functions", OffsetOf(0), kTVMFFIMap, 8, GetObject);
     for (size_t i = 0; i < type.fields.size(); ++i) {
       const FieldOf& field = type.fields[i];
@@ -195,7 +165,7 @@ void RegisterTypes() {
         case kFloat: RegisterField(type.index, field.name, offset, kTVMFFIFloat, 8, GetFloat); break;
         case kDType: RegisterField(type.index, field.name, offset, kTVMFFIDataType, 4, GetDType); break;
         case kNumber:
-        case kText: RegisterField(type.index, field.name, offset, kTVMFFIAny, kSlotBytes, GetAny); break;
+        case kText: RegisterField(type.index, field.name, offset, kTVMFFIAny, kSlot, GetAny); break;
         case kExprs:
         case kStmts:
         case kVars:
@@ -247,7 +217,7 @@ class Builder {
   }
 
   int64_t Integer() {
-    static constexpr int64_t kSpecial[] = {0,       1,         -1,        2,         16,       64,
+    static constexpr int64_t kSpecial[] = {0,         1,         -1,        2,         16,      64,
                                            INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, 1 << 20, int64_t{1} << 53};
     const uint8_t first = Byte();
     if (first < 128) return first;
@@ -374,8 +344,8 @@ class Builder {
       case kAnnotations: Reference(object, field) = Annotations(); return;
       // A BufferType's element type is a PrimType: TVM checks that when it reads a file.
       case kType:
-        Reference(object, field) = object->type_index == by_role_[kType][1]->index ? New(*by_role_[kType][0], depth)
-                                                                                   : Make(kType, depth + 1);
+        Reference(object, field) =
+            object->type_index == by_role_[kType][1]->index ? New(*by_role_[kType][0], depth) : Make(kType, depth + 1);
         return;
       default: Reference(object, field) = Make(role, depth + 1); return;
     }
@@ -390,12 +360,19 @@ class Builder {
     static constexpr uint8_t kBits[] = {32, 8, 64, 1, 16, 0, 255};
     const uint8_t code = Byte(), bits = Byte(), lanes = Byte();
     return {static_cast<uint8_t>(code < 200 ? code % 3 : code), kBits[bits % std::size(kBits)],
-            static_cast<uint16_t>(lanes < 200 ? 1 : lanes < 250 ? lanes - 198 : 0xFFFF)};
+            static_cast<uint16_t>(lanes < 200   ? 1
+                                  : lanes < 250 ? lanes - 198
+                                                : 0xFFFF)};
   }
 
   const char* Text() {
-    static const char* const kTexts[] = {"", "main", "pragma_auto_unroll_max_step", "pragma_unroll_explicit",
-                                         "meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit", "\xff"};
+    static const char* const kTexts[] = {"",
+                                         "main",
+                                         "pragma_auto_unroll_max_step",
+                                         "pragma_unroll_explicit",
+                                         "meta_schedule.unroll_explicit",
+                                         "meta_schedule.unroll_implicit",
+                                         "\xff"};
     return kTexts[Byte() % std::size(kTexts)];
   }
 
@@ -407,7 +384,7 @@ class Builder {
     std::vector<TVMFFIObject*> items;
     for (size_t i = 0; i < std::min<size_t>(size, 8); ++i) items.push_back(Make(role, depth + 1));
     constexpr auto kCell = static_cast<int64_t>((sizeof(TVMFFIObject) + sizeof(TVMFFISeqCell) + 15) / 16 * 16);
-    TVMFFIObject* array = Allocate(kTVMFFIArray, kCell + static_cast<int64_t>(size) * kSlotBytes);
+    TVMFFIObject* array = Allocate(kTVMFFIArray, kCell + static_cast<int64_t>(size) * kSlot);
     auto* cell = reinterpret_cast<TVMFFISeqCell*>(array + 1);
     cell->data = reinterpret_cast<char*>(array) + kCell;
     cell->size = cell->capacity = static_cast<int64_t>(size);
