@@ -48,7 +48,16 @@ NAMES = (
         "curves",
         "end_to_end",
     ),
-    *("extraction", "prediction", "prediction-auto-scheduler", "pretraining", "processors", "retest", "search"),
+    *(
+        "extraction",
+        "kills",
+        "prediction",
+        "prediction-auto-scheduler",
+        "pretraining",
+        "processors",
+        "retest",
+        "search",
+    ),
     *("scale", "scale-auto-scheduler", "search-auto-scheduler", "search-own", "soak"),
     *("tpugraphs_accuracy", "tpugraphs_speed"),
 )

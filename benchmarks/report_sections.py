@@ -338,6 +338,23 @@ def _soak(results: Results) -> Section | None:
     return Section("A long search", text, ("soak",), ("", "second quarter", "last quarter", "ratio"), rows, pictures)
 
 
+def _kills(results: Results) -> Section | None:
+    rows, sources = [], []
+    for suffix, scheduler in _SCHEDULERS.items():
+        if f"kills{suffix}" not in results:
+            continue
+        sources.append(f"kills{suffix}")
+        for command, found in results[f"kills{suffix}"]["metrics"]["commands"].items():
+            counts = (found["kills"], found["after_commit"], len(found["problems"]))
+            rows.append((scheduler, command, f"{found['seconds']:.0f}", *map(str, counts)))
+    text = (
+        "Every command killed at random moments and run again: nothing that was there is lost, and the outcome is that "
+        "of a run without a kill, or it counts as a problem."
+    )
+    columns = ("scheduler", "command", "seconds without a kill", "kills", "of them after a first result", "problems")
+    return Section("Kills", text, tuple(sources), columns, rows) if rows else None
+
+
 def _speed(results: Results) -> Section | None:
     rows = []
     for suffix, scheduler in _SCHEDULERS.items():
@@ -421,6 +438,6 @@ def sections(results: Results) -> list[Section]:
     found += [_learning(results), *_ways(results)]
     found += [_search(results, f"search{suffix}", f"Searches, {by}") for suffix, by in _SCHEDULERS.items()]
     found.append(_search(results, "search-own", "Searches beside TVM's own, MetaSchedule"))
-    found += [_cuda(results), _soak(results)]
+    found += [_cuda(results), _soak(results), _kills(results)]
     found += [*_end_to_end(results), _speed(results), _scale(results), _node_types(), _tpugraphs(results)]
     return [one for one in found if one is not None]
