@@ -51,6 +51,7 @@ NAMES = (
     *(
         "extraction",
         "kills",
+        "kills-auto-scheduler",
         "prediction",
         "prediction-auto-scheduler",
         "pretraining",
