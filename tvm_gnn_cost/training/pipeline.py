@@ -60,7 +60,7 @@ def train_gnn(
     """
     train = programs.select(parts.train)
     if start is None:
-        start = _untrained(config, train.sample(SAMPLED, settings.seed), settings.seed)
+        start = _untrained(config, train.sample(SAMPLED, settings.seed).in_memory(), settings.seed)
     trained = fit(start, train, programs.select(parts.validation), settings, folder, progress)
     trained.card["networks"] = sorted({network for task in train.tasks for network in task.weights})
     trained.card["targets"] = sorted({task.target for task in train.tasks})
