@@ -18,17 +18,20 @@ namespace {
 using Schema = MirrorSchema;
 
 constexpr size_t kBlockBytes = size_t{1} << 18;
+
+int32_t RegisterMirror(const std::string& key) { return RegisterType("mirror." + key); }
+
 void RegisterReference(int32_t type, const std::string& name, int64_t offset) {
   RegisterField(type, name, offset, kTVMFFIObject, sizeof(void*), GetObject);
 }
 
 // The types whose copies have fields of their own, registered beforehand; each field has a slot, in this order.
 struct KnownTypes {
-  int32_t prim_type = RegisterType("mirror.ir.PrimType");
-  int32_t buffer_type = RegisterType("mirror.ir.BufferType");
-  int32_t variable = RegisterType("mirror.tir.Var");
-  int32_t operator_type = RegisterType("mirror.ir.Op");
-  int32_t function = RegisterType("mirror.tir.PrimFunc");
+  int32_t prim_type = RegisterMirror("ir.PrimType");
+  int32_t buffer_type = RegisterMirror("ir.BufferType");
+  int32_t variable = RegisterMirror("tir.Var");
+  int32_t operator_type = RegisterMirror("ir.Op");
+  int32_t function = RegisterMirror("tir.PrimFunc");
 
   KnownTypes() {
     RegisterField(prim_type, "dtype", kFirstSlot, kTVMFFIDataType, sizeof(DLDataType), GetDType);
@@ -119,7 +122,7 @@ TVMFFIObject* OperatorNamed(const std::string& name) {
 // Lists a type's attributes. This TVM does not tell their types: what the first object of the type holds decides
 // whether an attribute is a reference.
 void ReadAttributes(const AutoSchedulerTVM& tvm, void* object, const std::string& key, Schema& schema) {
-  schema.mirror_type = RegisterType("mirror." + key);
+  schema.mirror_type = RegisterMirror(key);
   const PackedValue names = tvm.Call(tvm.attribute_names, {PackedArg::Object(object)});
   if (names.code != kPackedFunction) throw GraphError("a " + key + " does not list its attributes");
   const int64_t count = tvm.Call(names.cell.v_handle, {PackedArg::Int(-1)}).cell.v_int64;
