@@ -66,11 +66,13 @@ class Row:
         model: One of ``ranker.MODELS``.
         config: The model's settings that differ from its defaults.
         settings: The training's settings that differ from its defaults.
+        models: How many rank together, trained alike but for their seeds.
     """
 
     model: str
     config: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    models: int = 1
 
 
 ROWS = {
@@ -82,6 +84,8 @@ ROWS = {
     "tgraph, sum of neighbours, L2 norm": Row("tgraph", {"aggregation": "sum", "l2_norm": True}),
     "tgraph, activation behind the sum": Row("tgraph", {"activation": "behind"}),
     "tgraph, hinge summed": Row("tgraph", {}, {"loss": "hinge-sum"}),
+    "tgraph, the top weighs more": Row("tgraph", {}, {"loss": "hinge-top"}),
+    "four tgraphs together": Row("tgraph", models=4),
     "cheb-sage": Row("cheb-sage"),
     "rank-classes": Row("rank-classes"),
     "gru": Row("gru"),
@@ -102,9 +106,12 @@ def scores_of(
         trees.fit(train)
         return {graph.name: trees.score(graph) for graph in test}
     config, settings = _how(row, seed, size, train[0].kind)
-    # The validation decides nothing: no training is stopped early, and the last epoch is kept.
-    ranker = fit(ROWS[row].model, config, train, train[:1], settings, folder)
-    return {graph.name: score_with_all([ranker], graph) for graph in test}
+    rankers = []
+    for number in range(ROWS[row].models):
+        own = replace(settings, seed=seed + 1000 * number)
+        # The validation decides nothing: no training is stopped early, and the last epoch is kept.
+        rankers.append(fit(ROWS[row].model, config, train, train[:1], own, folder / str(number)))
+    return {graph.name: score_with_all(rankers, graph) for graph in test}
 
 
 def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, RankerSettings]:
@@ -117,7 +124,8 @@ def _how(row: str, seed: int, size: Size, kind: str) -> tuple[Any, RankerSetting
 def _training(row: str, size: Size) -> dict[str, Any]:
     """How a row was trained, for the JSON, which has the seeds elsewhere."""
     config, settings = _how(row, 0, size, "layout")
-    return {"model": asdict(config), "fit": {name: value for name, value in asdict(settings).items() if name != "seed"}}
+    how = {"models": ROWS[row].models, "model": asdict(config)}
+    return how | {"fit": {name: value for name, value in asdict(settings).items() if name != "seed"}}
 
 
 def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) -> dict[str, dict[str, float]]:

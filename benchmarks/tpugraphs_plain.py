@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from tvm_gnn_cost.tpugraphs.format import LAYOUT_VALUES, NO_DIMENSION
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput, NodeEncoder
-from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph
+from tvm_gnn_cost.tpugraphs.models.tgraph import CrossConfigAttention, TGraph
 
 
 class PlainTGraph(TGraph):
@@ -40,5 +40,12 @@ def _block(block: Any, x: Tensor, edges: Tensor) -> Tensor:
     """Turns float32[c, n, channels] into the same shape."""
     variance, mean = torch.var_mean(x, dim=-2, keepdim=True, correction=0)
     normal = (x - mean) * torch.rsqrt(variance + 1e-5)
-    added = block.cross(block.channels(block.convolution(normal, edges)))
+    added = _cross(block.cross, block.channels(block.convolution(normal, edges)))
     return x + functional.gelu(added) if block.activates_inside else functional.gelu(x + added)
+
+
+def _cross(attention: nn.Module, x: Tensor) -> Tensor:
+    """The cross attention of float32[c, n, channels]; :class:`TGraph` has the configurations behind the nodes."""
+    if not isinstance(attention, CrossConfigAttention):
+        return x
+    return torch.cat([x, x * torch.softmax(x / attention.temperature, dim=0)], dim=-1)

@@ -50,6 +50,18 @@ def test_what_was_appended_is_loaded(programs: MeasuredPrograms, tmp_path: Path)
     _equal(store.load(with_features=True), programs)
 
 
+def test_only_the_programs_of_some_networks_are_loaded(tmp_path: Path) -> None:
+    programs = synthetic.with_features(synthetic.programs(4, 3))
+    store = GraphStore(tmp_path)
+    for start in range(0, 12, 2):
+        store.append(programs.select(np.arange(start, start + 2)))
+    for networks in (("net1",), ("net0", "net1"), ("net7",)):
+        found = store.load(with_features=True, networks=networks)
+        wanted = [i for i, number in enumerate(programs.task) if programs.tasks[number].weights.keys() & set(networks)]
+        _equal(found.select(np.arange(len(found))), programs.select(np.array(wanted, np.int64)))
+        assert found.tasks == store.tasks()
+
+
 def test_a_part_of_what_was_appended_has_its_offsets(programs: MeasuredPrograms, tmp_path: Path) -> None:
     store = GraphStore(tmp_path)
     store.append(programs)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.graphs.extension import check_options, extension, to_graphs, value_names
+from tvm_gnn_cost.graphs import extension as module
+from tvm_gnn_cost.graphs.extension import check_options, extension, to_graphs
 from tvm_gnn_cost.graphs.program_graph import Relation
+from tvm_gnn_cost.graphs.values import VALUES
 
 
 def test_the_extension_is_loaded_once() -> None:
@@ -20,16 +22,14 @@ def test_extracting_releases_the_gil() -> None:
     assert extension().extract_auto_scheduler.release_gil
 
 
-def test_value_names_are_texts() -> None:
-    names = value_names()
-    assert {type(name) for name in names} == {str}
-    assert len(set(names)) == len(names)
+def test_the_extension_fills_the_columns_that_the_package_names() -> None:
+    assert [str(name) for name in extension().value_names()] == [name for name, _ in VALUES]
 
 
 def test_nothing_is_extracted_from_nothing() -> None:
     graphs = to_graphs(extension().extract([], True, 1, False), "tree")
     assert (len(graphs), len(graphs.node_type), graphs.detail) == (0, 0, "tree")
-    assert graphs.values.shape == (0, len(value_names()))
+    assert graphs.values.shape == (0, len(VALUES))
     assert graphs.edges.shape == (2, 0)
     assert graphs.node_offsets.tolist() == graphs.edge_offsets.tolist() == [0]
     kinds = [
@@ -89,4 +89,10 @@ def test_wrong_options_are_named(options: tuple[str, int, str], message: str) ->
 def test_a_package_that_was_not_built_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.resources, "files", lambda _package: tmp_path)
     with pytest.raises(WorkError, match=r"extraction\.so is missing: the package was not built"):
+        extension.__wrapped__()
+
+
+def test_an_extension_of_other_sources_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "VALUES", VALUES[:-1])
+    with pytest.raises(WorkError, match=r"extraction\.so was built from other sources .*; install it again"):
         extension.__wrapped__()

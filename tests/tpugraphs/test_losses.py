@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tvm_gnn_cost.tpugraphs.losses import LOSSES, hinge, hinge_sum, list_mle, log_runtime
+from tvm_gnn_cost.tpugraphs.losses import LOSSES, hinge, hinge_sum, hinge_top, list_mle, log_runtime
 from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS
 
 
@@ -15,6 +15,13 @@ def test_hinge_counts_each_pair_of_which_one_is_faster():
     assert hinge_sum(-scores, runtime).item() == pytest.approx(4.5)
     assert hinge(-scores, runtime).item() == pytest.approx(4.5 / 2)
     assert hinge(scores, torch.ones(3)).item() == 0
+
+
+def test_the_fastest_weigh_most_where_the_top_counts():
+    # Every pair is wrong. Those of the fastest have a loss of 2 and 3, that of the other two has 2 and half a weight.
+    scores, runtime = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0, 2.0, 3.0])
+    assert hinge_top(scores, runtime).item() == pytest.approx((2 + 3 + 2 / 2) / 2.5)
+    assert hinge_top(scores, torch.ones(3)).item() == 0
 
 
 def test_list_mle_is_the_likelihood_of_the_order_from_the_fastest_on():

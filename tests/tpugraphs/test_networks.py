@@ -20,4 +20,4 @@ def test_families_are_split_alike():
     counts = Counter((network.family, network.split) for network in NETWORKS.values())
     assert len({network.family for network in NETWORKS.values()}) == 4
     for family in ("convolutional", "transformer", "mixer", "recurrent"):
-        assert [counts[family, split] for split in ("train", "valid", "test")] == [6, 1, 2]
+        assert [counts[family, split] for split in ("train", "valid", "test")] == [10, 2, 5]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -114,16 +114,17 @@ class GraphStore:
         if changed:
             self.append(_without_programs(tuple(changed.values()), self.detail() or "tree"))
 
-    def load(self, *, with_features: bool = False) -> MeasuredPrograms:
-        """Loads all programs, in the order in which they were appended.
+    def load(self, *, with_features: bool = False, networks: Collection[str] = ()) -> MeasuredPrograms:
+        """Loads the programs, in the order in which they were appended.
 
         Args:
             with_features: Whether to load TVM's per-store features too.
+            networks: Load only the programs of tasks that occur in one of these networks; by default all.
 
         Raises:
             InputError: the store is empty, or a shard has no features and ``with_features`` is set.
         """
-        parts = [*self._parts(with_features, None)]
+        parts = [_of_networks(part, networks) if networks else part for part in self._parts(with_features, None)]
         if not parts:
             raise self._empty()
         return _concatenate(parts)
@@ -197,6 +198,13 @@ class GraphStore:
 def _numbers_of(shard: Shard, numbers: Mapping[tuple[str, ...], int]) -> npt.NDArray[np.int32]:
     """The store's number of each task of a shard."""
     return np.array([numbers[task.identity] for task in shard.tasks], np.int32)
+
+
+def _of_networks(part: MeasuredPrograms, networks: Collection[str]) -> MeasuredPrograms:
+    """The programs of a part whose tasks occur in one of the networks; all tasks stay."""
+    wanted = [number for number in np.unique(part.task).tolist() if part.tasks[number].weights.keys() & networks]
+    rows = np.flatnonzero(np.isin(part.task, wanted))
+    return replace(part.select(rows), tasks=part.tasks, task=part.task[rows])
 
 
 def _without_programs(tasks: tuple[TaskInfo, ...], detail: Detail) -> MeasuredPrograms:

@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.values import VALUES
 
 #: What to do with a program that cannot be read: ``raise``, or ``skip`` it: its graph stays empty, with its error.
 OnError = Literal["raise", "skip"]
@@ -41,13 +42,15 @@ def extension() -> Extension:
     """Loads the extension, once.
 
     Raises:
-        WorkError: the package was not built.
+        WorkError: the package was not built, or from other sources.
     """
     # An editable install keeps the library apart from the sources; importlib.resources finds it in either place.
     with importlib.resources.as_file(importlib.resources.files("tvm_gnn_cost") / "extraction.so") as path:
         if not path.is_file():
             raise WorkError(f"{path} is missing: the package was not built; install it again (make install)")
         module = tvm_ffi.load_module(str(path))
+    if [str(name) for name in module.value_names()] != [name for name, _ in VALUES]:
+        raise WorkError(f"{path} was built from other sources than this package has; install it again (make install)")
     module.extract.release_gil = module.extract_auto_scheduler.release_gil = True
     return cast(Extension, module)
 
@@ -89,8 +92,3 @@ def to_graphs(extracted: Extracted, detail: Detail, target: object = None) -> Pr
         detail,
     )
     return graphs if target is None else with_processors(graphs, [str(target)] * len(graphs))
-
-
-def value_names() -> tuple[str, ...]:
-    """Names of the columns of ``ProgramGraphs.values``, as the extension fills them."""
-    return tuple(str(name) for name in extension().value_names())

@@ -1,4 +1,4 @@
-"""What either TVM has, at another place: MetaSchedule, and processes to run programs in."""
+"""What either TVM has, at another place: MetaSchedule, and processes to build and run programs in."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if has("s_tir"):
     from tvm.s_tir import Schedule
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.schedule import Trace
-    from tvm.support.popen_pool import PopenWorker
+    from tvm.support.popen_pool import PopenPoolExecutor, PopenWorker, StatusKind
 else:
     from tvm import meta_schedule as ms
-    from tvm.contrib.popen_pool import PopenWorker
+    from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker, StatusKind
     from tvm.tir import Schedule
     from tvm.tir.schedule import Trace
 
-__all__ = ["PopenWorker", "Schedule", "Trace", "ms"]
+__all__ = ["PopenPoolExecutor", "PopenWorker", "Schedule", "StatusKind", "Trace", "ms"]

@@ -24,6 +24,13 @@ def hinge_sum(scores: Tensor, runtime: Tensor) -> Tensor:
     return losses.hinge_sum(scores, _faster(runtime))
 
 
+def hinge_top(scores: Tensor, runtime: Tensor) -> Tensor:
+    """The weighted mean over these pairs: a pair weighs one over the place of its faster configuration, from 1."""
+    faster = _faster(runtime)
+    place = 1 + faster.sum(dim=0)
+    return losses.hinge(scores, faster / place[:, None])
+
+
 def list_mle(scores: Tensor, runtime: Tensor) -> Tensor:
     """ListMLE (Xia et al. 2008) of all configurations as one list."""
     return losses.list_mle(scores, -runtime, torch.zeros(len(runtime), dtype=torch.long, device=runtime.device))
@@ -46,6 +53,7 @@ def _faster(runtime: Tensor) -> Tensor:
 LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "hinge": hinge,
     "hinge-sum": hinge_sum,
+    "hinge-top": hinge_top,
     "listmle": list_mle,
     "runtime": log_runtime,
     "classes": class_loss,

@@ -119,7 +119,7 @@ def evaluate(
     elif hardware is not None:
         raise InputError(f"--hardware is for a folder in TenSet's layout, and {source} is none; leave it out")
     else:
-        programs = dict.fromkeys(details, GraphStore(Path(source)).load(with_features=with_features))
+        programs = dict.fromkeys(details, _loaded(GraphStore(Path(source)), with_features, networks))
     chosen = tuple(networks_to_test(next(iter(programs.values())).networks, networks))
     found: dict[str, Evaluation] = {}
     for name, model in named.items():
@@ -150,9 +150,15 @@ def _extracted(
             if not done.added:
                 listed = "".join(f"\nleft out: {problem}" for problem in problems[:20])
                 raise InputError(f"none of the {len(problems) + done.known} records of {folder} could be read{listed}")
-            found = GraphStore(store).load(with_features=with_features)
+            found = _loaded(GraphStore(store), with_features, networks)
             programs[detail] = found if found.networks else _as_network(found, name)
     return programs, problems
+
+
+def _loaded(store: GraphStore, with_features: bool, networks: Sequence[str]) -> MeasuredPrograms:
+    """The programs of the networks to test on, or all of them where the tasks name no network."""
+    known = {network for task in store.tasks() for network in task.weights}
+    return store.load(with_features=with_features, networks=networks_to_test(known, networks) if known else ())
 
 
 def _as_network(programs: MeasuredPrograms, name: str) -> MeasuredPrograms:

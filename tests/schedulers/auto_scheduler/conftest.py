@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,14 @@ from tvm_gnn_cost.schedulers.installed import has
 
 if not has("auto_scheduler"):
     collect_ignore_glob = ["*"]
+
+
+@pytest.fixture(scope="session")
+def build_pool() -> Any:
+    """The scheduler's own worker processes, so that they start once."""
+    from tvm_gnn_cost.schedulers.auto_scheduler import SCHEDULER
+
+    return SCHEDULER.build_pool
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ from tvm.auto_scheduler.measure import MeasureResult
 from tests.schedulers.auto_scheduler.small_tasks import broken_state
 from tests.schedulers.conftest import QUICK
 from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import measure_states, outcome_of
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 
 
@@ -39,18 +41,22 @@ def test_every_error_of_tvms_is_a_kind_of_failure(code: int, failure: Failure) -
     assert outcome.latency == float("inf")
 
 
-def test_failures_are_told_apart_and_tasks_come_in_order(task: Task, tasks: list[Task], candidates: list[Any]) -> None:
+def test_failures_are_told_apart_and_tasks_come_in_order(
+    task: Task, tasks: list[Task], candidates: list[Any], build_pool: BuildPool[Program]
+) -> None:
     other = next(one for one in tasks if "softmax" in one.name)
     settings = MeasureSettings(repeats=1_000_000, timeout_s=1)
     groups = [(other, []), (task, [broken_state(task.workload), candidates[0]])]
-    (first, none), (second, outcomes) = measure_states(groups, settings)
+    (first, none), (second, outcomes) = measure_states(groups, settings, build_pool)
     assert (first, none, second) == (other, [], task)
     assert [outcome.failure for outcome in outcomes] == [Failure.INSTANTIATION_ERROR, Failure.RUN_TIMEOUT]
     assert "not done within 1 seconds" in outcomes[1].message
 
 
-def test_programs_that_run_have_a_latency_for_each_repeat(task: Task, candidates: list[Any]) -> None:
-    ((_, outcomes),) = measure_states([(task, candidates[:2])], QUICK)
+def test_programs_that_run_have_a_latency_for_each_repeat(
+    task: Task, candidates: list[Any], build_pool: BuildPool[Program]
+) -> None:
+    ((_, outcomes),) = measure_states([(task, candidates[:2])], QUICK, build_pool)
     for outcome in outcomes:
         assert outcome.failure is None
         assert len(outcome.seconds) == len(outcome.result.costs) == 2

@@ -9,7 +9,9 @@ import tvm
 
 from tests.schedulers.conftest import Listener
 from tvm_gnn_cost.schedulers.auto_scheduler import search
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
 BUILD, RUN = "auto_scheduler.local_builder.build", "auto_scheduler.local_runner.run"
@@ -34,28 +36,35 @@ def test_a_gnns_seconds_are_told_apart(checkpoint: str) -> None:
     assert search._model_seconds(SimpleNamespace()) == {}
 
 
-def test_builder_and_runner_are_timed_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(*_: object) -> int:
+def test_builder_and_runner_are_timed_and_given_back(
+    monkeypatch: pytest.MonkeyPatch, build_pool: BuildPool[Program]
+) -> None:
+    pools = []
+
+    def build(pool: object, inputs: list[int]) -> list[int]:
         time.sleep(0.01)
-        return 1
+        pools.append(pool)
+        return inputs
 
     def fail(*_: object) -> None:
         time.sleep(0.01)
         raise ValueError("a failed run")
 
+    monkeypatch.setattr(search, "build_states", build)
     monkeypatch.setattr(search, "run_built", fail)
     originals = {name: tvm.get_global_func(name) for name in (BUILD, RUN)}
     try:
-        tvm.register_func(BUILD, build, override=True)
+        tvm.register_func(BUILD, lambda *_: 1, override=True)
         tvm.register_func(RUN, lambda *_: 2, override=True)
-        with search._measurement(MeasureSettings()) as seconds:
+        with search._measurement(MeasureSettings(), build_pool) as seconds:
             assert seconds == {"building": 0.0, "running": 0.0}
-            assert tvm.get_global_func(BUILD)([1], 2) == 1
+            assert list(tvm.get_global_func(BUILD)([3], 2)) == [3]
+            assert pools == [build_pool]
             with pytest.raises(ValueError, match="a failed run"):
                 tvm.get_global_func(RUN)([1], [2], 3)
             assert all(0.01 <= one < 5 for one in seconds.values())
             timed = dict(seconds)
-        tvm.get_global_func(BUILD)([1], 2)
+        assert tvm.get_global_func(BUILD)([3], 2) == 1
         assert tvm.get_global_func(RUN)([1], [2], 3) == 2
         assert seconds == timed
     finally:

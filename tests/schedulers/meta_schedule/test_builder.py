@@ -9,7 +9,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.meta_schedule.programs import broken, good
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder, build_program
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_program, new_pool
 
 
 def test_a_program_is_built_as_it_is(target: Any) -> None:
@@ -18,7 +19,7 @@ def test_a_program_is_built_as_it_is(target: Any) -> None:
     np.testing.assert_array_equal(b.numpy(), np.arange(16) + 1)
 
 
-def test_a_failed_build_has_a_kind_and_the_others_go_on(build_pool: BuildPool, target: Any) -> None:
+def test_a_failed_build_has_a_kind_and_the_others_go_on(build_pool: BuildPool[Program], target: Any) -> None:
     one, bad, two = build_pool.build([(one.sch.mod, target) for one in (good(), broken(), good())])
     for built in (one, two):
         assert (built.failure, built.message) == (None, "")
@@ -31,12 +32,12 @@ def test_a_failed_build_has_a_kind_and_the_others_go_on(build_pool: BuildPool, t
 
 
 def test_a_build_that_takes_too_long_has_a_kind(target: Any) -> None:
-    (built,) = BuildPool(timeout_s=1e-3).build([(good().sch.mod, target)])
+    (built,) = new_pool(timeout_s=1e-3).build([(good().sch.mod, target)])
     assert (built.artifact, built.failure) == (None, Failure.BUILD_TIMEOUT)
     assert built.message == "not built within 0.001 seconds"
 
 
-def test_metaschedule_gets_paths_and_messages(build_pool: BuildPool, target: Any) -> None:
+def test_metaschedule_gets_paths_and_messages(build_pool: BuildPool[Program], target: Any) -> None:
     inputs = [ms.builder.BuilderInput(one.sch.mod, target) for one in (good(), broken())]
     built, bad = PooledBuilder(build_pool).build(inputs)
     assert Path(str(built.artifact_path)).is_file()

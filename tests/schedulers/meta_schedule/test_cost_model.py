@@ -16,7 +16,8 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.meta_schedule.real_schedules import candidates, context
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
@@ -123,7 +124,7 @@ def test_failed_measurements_teach_that_a_program_is_slow(checkpoint: str, popul
 
 
 def test_tune_tir_with_real_measurements(
-    checkpoint: str, tasks: list[Task], target: Any, build_pool: BuildPool, tmp_path: Path
+    checkpoint: str, tasks: list[Task], target: Any, build_pool: BuildPool[Program], tmp_path: Path
 ) -> None:
     database = ms.tir_integration.tune_tir(
         mod=workload_of(tasks[0]),
@@ -143,7 +144,7 @@ def test_tune_tir_with_real_measurements(
 
 
 def test_tune_relax_with_several_tasks(
-    checkpoint: str, network: Network, target: Any, build_pool: BuildPool, tmp_path: Path
+    checkpoint: str, network: Network, target: Any, build_pool: BuildPool[Program], tmp_path: Path
 ) -> None:
     model = GNNCostModel(checkpoint, SETTINGS)
     database = ms.relax_integration.tune_relax(

@@ -8,16 +8,17 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.meta_schedule.programs import crashing, good
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, Built
+from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
+from tvm_gnn_cost.schedulers.meta_schedule.builder import Program
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner, run_built
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
 
-def build(pool: BuildPool, target: Any, candidates: list[Any]) -> list[Built]:
+def build(pool: BuildPool[Program], target: Any, candidates: list[Any]) -> list[Built]:
     return pool.build([(candidate.sch.mod, target) for candidate in candidates])
 
 
-def test_a_program_that_crashes_has_failed_and_the_next_one_runs(build_pool: BuildPool, target: Any) -> None:
+def test_a_program_that_crashes_has_failed_and_the_next_one_runs(build_pool: BuildPool[Program], target: Any) -> None:
     candidates = [good(), crashing(), good()]
     built = build(build_pool, target, candidates)
     first, crash, last = run_built(candidates, built, QUICK)
@@ -30,7 +31,7 @@ def test_a_program_that_crashes_has_failed_and_the_next_one_runs(build_pool: Bui
     assert not any(Path(str(one.artifact)).parent.exists() for one in built)
 
 
-def test_a_program_that_runs_too_long_has_failed(build_pool: BuildPool, target: Any) -> None:
+def test_a_program_that_runs_too_long_has_failed(build_pool: BuildPool[Program], target: Any) -> None:
     candidates = [good()]
     settings = MeasureSettings(repeats=1_000_000, timeout_s=1.5)
     (outcome,) = run_built(candidates, build(build_pool, target, candidates), settings)
@@ -43,7 +44,7 @@ def test_a_failed_build_is_not_run() -> None:
     assert (outcome.failure, outcome.message, outcome.seconds) == (Failure.BUILD_TIMEOUT, "too slow", ())
 
 
-def test_metaschedule_gets_results_and_messages(build_pool: BuildPool, target: Any) -> None:
+def test_metaschedule_gets_results_and_messages(build_pool: BuildPool[Program], target: Any) -> None:
     candidates = [good(), crashing()]
     inputs = [
         ms.runner.RunnerInput(one.artifact, "cpu", candidate.args_info)

@@ -15,8 +15,8 @@ from tests.schedulers.meta_schedule.convolutions import Residual
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.networks.operators import KINDS
+from tvm_gnn_cost.schedulers.build_pool import Built
 from tvm_gnn_cost.schedulers.meta_schedule import scheduler as module
-from tvm_gnn_cost.schedulers.meta_schedule.builder import Built
 from tvm_gnn_cost.schedulers.meta_schedule.scheduler import MetaSchedule
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 

@@ -48,9 +48,11 @@ def test_rows_are_the_features_and_layouts_of_every_node():
     found, count = given.sharing.encoded, len(given.opcode)
     layouts = torch.full((5, count, 18), -1, dtype=torch.int8)
     layouts[:, given.config_nodes] = given.configs
-    np.testing.assert_array_equal(found.layout[each(given)], layouts)
-    np.testing.assert_array_equal(given.numbers[found.node][each(given)], given.numbers.expand(5, -1, -1))
-    np.testing.assert_array_equal(given.opcode[found.node][each(given)], given.opcode.expand(5, -1))
+    np.testing.assert_array_equal(found.layout[found.layout_of[each(given)]], layouts)
+    assert len(np.unique(found.layout, axis=0)) == len(found.layout)
+    node = found.node[found.node_of[each(given)]]
+    np.testing.assert_array_equal(given.numbers[node], given.numbers.expand(5, -1, -1))
+    np.testing.assert_array_equal(given.opcode[node], given.opcode.expand(5, -1))
     place = found.place[:, given.sharing.level(0).of_node]
     np.testing.assert_array_equal(found.row_in_config[place], each(given))
     np.testing.assert_array_equal(found.config[place], np.tile(np.arange(5)[:, None], count))

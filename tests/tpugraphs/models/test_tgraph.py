@@ -42,7 +42,9 @@ def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
     assert not torch.allclose(with_it(few), with_it(given)[:2], atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "kept"), [(8192, 65536), (30, 65536), (30, 60), (1, 0)])
+@pytest.mark.parametrize(
+    ("rows", "kept", "plain"), [(8192, 2**16, 2**14), (30, 2**16, 2**14), (30, 2**16, 0), (30, 60, 0), (1, 0, 0)]
+)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -55,21 +57,23 @@ def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
     ],
 )
 def test_scores_and_gradients_are_those_of_the_equations(
-    rows: int, kept: int, changes: dict, monkeypatch: pytest.MonkeyPatch
+    rows: int, kept: int, plain: int, changes: dict, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tgraph, "_ROWS", rows)
     monkeypatch.setattr(tgraph, "_KEPT_ROWS", kept)
+    monkeypatch.setattr(tgraph, "_TRAINED_ROWS", kept)
+    monkeypatch.setattr(tgraph, "_PLAIN_ROWS", plain)
     monkeypatch.setattr(tgraph, "_HAS_BFLOAT16", False)
     for given in (repeated(), graph(), graph("tile"), graph(nodes=1)):
         kind = "layout" if given.configs.ndim == 3 else "tile"
-        net, plain = model(kind, **changes), PlainTGraph(replace(SMALL, kind=kind, **changes))
-        plain.load_state_dict(net.state_dict())
+        net, by_equations = model(kind, **changes), PlainTGraph(replace(SMALL, kind=kind, **changes))
+        by_equations.load_state_dict(net.state_dict())
         weights = torch.randn(5)
-        found, expected = net(given), plain(given)
+        found, expected = net(given), by_equations(given)
         (found @ weights).backward()
         (expected @ weights).backward()
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-        for (name, one), other in zip(net.named_parameters(), plain.parameters(), strict=True):
+        for (name, one), other in zip(net.named_parameters(), by_equations.parameters(), strict=True):
             largest = 1e-3 * other.grad.abs().max().item() + 1e-5
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=largest, msg=name)
         with torch.inference_mode():

@@ -31,7 +31,7 @@ def measure(
 ) -> None:
     """Measures layouts of small JAX networks on this CPU, through XLA, into files like the published ones.
 
-    All networks take an hour; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
+    All networks take two hours; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Stage

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
 from tvm_gnn_cost.datasets.tenset import CODES, FAILURES
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_states
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome, Task
 from tvm_gnn_cost.schedulers.turn_runner import BuiltProgram, turn_runner
 
@@ -21,11 +22,11 @@ _NO_COST = 1e10
 
 
 def measure_states(
-    groups: Sequence[tuple[Task, Sequence[Any]]], settings: MeasureSettings
+    groups: Sequence[tuple[Task, Sequence[Any]]], settings: MeasureSettings, pool: BuildPool[Program]
 ) -> Iterator[tuple[Task, list[Outcome]]]:
     """Builds the states of all tasks, then runs them and yields the outcomes task by task."""
     inputs = [[MeasureInput(task.workload, state) for state in states] for task, states in groups]
-    built = iter(auto_scheduler.LocalBuilder().build([one for some in inputs for one in some], 0))
+    built = iter(build_states(pool, [one for some in inputs for one in some]))
     batches = [(task, some, [next(built) for _ in some]) for (task, _), some in zip(groups, inputs, strict=True)]
     runner = turn_runner(settings)
     calls = [(task, partial(run_built, some, ready, runner.run)) for task, some, ready in batches]

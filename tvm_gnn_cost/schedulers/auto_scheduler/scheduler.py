@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, new_pool
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
@@ -49,6 +50,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     schedules,
     unmeasured,
 )
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
@@ -75,6 +77,11 @@ class AutoScheduler:
     packages: tuple[str, ...] = ("tvm-gnn-cost", "torch", "xgboost")
     records_file = RECORDS
     run_script = Path(__file__).with_name("run.py")
+
+    @cached_property
+    def build_pool(self) -> BuildPool[Program]:
+        """The worker processes that build all programs; started when the first one is built."""
+        return new_pool()
 
     def versions(self) -> dict[str, str]:
         return {"tvm": tvm.__version__}
@@ -118,7 +125,7 @@ class AutoScheduler:
     def measure(
         self, groups: Sequence[tuple[Task, Sequence[Any]]], target: Target, settings: MeasureSettings
     ) -> Iterator[tuple[Task, list[Outcome]]]:
-        return measure_states(groups, settings)
+        return measure_states(groups, settings, self.build_pool)
 
     def graphs(
         self, task: Task, target: Target, candidates: Sequence[Any], detail: Detail = "statements"
@@ -198,7 +205,7 @@ class AutoScheduler:
         settings: SearchSettings,
         on: SearchListener,
     ) -> None:
-        search(tasks, model, work_dir, settings, on)
+        search(tasks, model, self.build_pool, work_dir, settings, on)
 
     def compile(
         self,

@@ -14,10 +14,12 @@ from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.stopwatch import timed
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_states
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
@@ -26,12 +28,20 @@ from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 _UNLIMITED = 2**24
 
 
-def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSettings, on: SearchListener) -> None:
+def search(
+    tasks: Sequence[Task],
+    model: Any,
+    pool: BuildPool[Program],
+    work_dir: Path,
+    settings: SearchSettings,
+    on: SearchListener,
+) -> None:
     """Searches schedules of all tasks; each measured batch is in the work directory's records at once.
 
     Args:
         tasks: The tasks.
         model: A cost model of ``auto_scheduler``.
+        pool: Builds the states.
         work_dir: The folder of the records.
         settings: How the search runs.
         on: Follows the search.
@@ -55,7 +65,7 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
         init_search_callbacks=callbacks,
     )
     earlier = _model_seconds(model)
-    with PROCESS_WIDE, _measurement(MeasureSettings(tracker=settings.tracker)) as measuring:
+    with PROCESS_WIDE, _measurement(MeasureSettings(tracker=settings.tracker), pool) as measuring:
 
         def seconds(elapsed: float) -> dict[str, float]:
             known = {phase: spent - earlier[phase] for phase, spent in _model_seconds(model).items()} | measuring
@@ -66,8 +76,9 @@ def search(tasks: Sequence[Task], model: Any, work_dir: Path, settings: SearchSe
         options = auto_scheduler.TuningOptions(
             num_measure_trials=_UNLIMITED,
             num_measures_per_round=settings.batch,
+            # These two call what _measurement() puts in their place.
             builder=auto_scheduler.LocalBuilder(),
-            runner=auto_scheduler.LocalRunner(),  # calls what _measurement() puts in its place
+            runner=auto_scheduler.LocalRunner(),
             measure_callbacks=[auto_scheduler.RecordToFile(records), _Follower(tasks, on, seconds, scheduler)],
             verbose=0,
         )
@@ -110,15 +121,15 @@ def _model_seconds(model: Any) -> dict[str, float]:
 
 
 @contextmanager
-def _measurement(settings: MeasureSettings) -> Iterator[dict[str, float]]:
-    """Puts our runner in place of ``auto_scheduler``'s, and yields the seconds spent in its builder and in ours."""
+def _measurement(settings: MeasureSettings, pool: BuildPool[Program]) -> Iterator[dict[str, float]]:
+    """Puts our builder and our runner in place of ``auto_scheduler``'s, and yields the seconds spent in each."""
     seconds = {"building": 0.0, "running": 0.0}
     names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
     originals = {phase: tvm.get_global_func(name) for phase, name in names.items()}
 
-    def build(*arguments: Any) -> Any:
+    def build(inputs: Sequence[Any], *_settings: Any) -> Any:
         with timed(seconds, "building"):
-            return originals["building"](*arguments)
+            return build_states(pool, inputs)
 
     def run(inputs: Sequence[Any], built: Sequence[Any], *_settings: Any) -> Any:
         with timed(seconds, "running"):

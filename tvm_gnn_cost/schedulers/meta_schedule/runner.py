@@ -10,7 +10,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.runner.local_runner import LocalRunnerFuture
 
-from tvm_gnn_cost.schedulers.meta_schedule.builder import Built
+from tvm_gnn_cost.schedulers.build_pool import Built
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 from tvm_gnn_cost.schedulers.turn_runner import BuiltProgram, turn_runner
 

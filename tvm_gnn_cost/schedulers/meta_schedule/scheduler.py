@@ -22,11 +22,12 @@ from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.networks.catalogue import TRAINING, is_workload
 from tvm_gnn_cost.networks.operators import KINDS
+from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.meta_schedule.alternatives import mixed
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
-from tvm_gnn_cost.schedulers.meta_schedule.builder import BuildPool, PooledBuilder
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, new_pool
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
@@ -65,9 +66,9 @@ class MetaSchedule:
     run_script = Path(__file__).with_name("run.py")
 
     @cached_property
-    def build_pool(self) -> BuildPool:
+    def build_pool(self) -> BuildPool[Program]:
         """The worker processes that build all programs; started when the first one is built."""
-        return BuildPool()
+        return new_pool()
 
     def versions(self) -> dict[str, str]:
         return {}

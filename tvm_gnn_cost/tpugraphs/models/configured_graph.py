@@ -155,7 +155,8 @@ class NodeEncoder(nn.Module):
     """Encodes nodes' numbers, opcodes, output layouts and configurations with two linear layers and GELU.
 
     Each different input is encoded once, wherever it occurs in the graph and its configurations. The first layer is a
-    sum of two products, one with the node's features and one with its configuration.
+    sum of two products, one with the node's features and one with its configuration; each is made once for all inputs
+    that share the features or the configuration.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -175,13 +176,15 @@ class NodeEncoder(nn.Module):
 
     def forward(self, graph: ConfiguredInput) -> Tensor:
         """float32[u, channels], one row for each different input: those of ``graph.sharing.encoded``."""
-        different = graph.sharing.encoded
-        node = on_device(different.node, graph.numbers.device)
+        different, device = graph.sharing.encoded, graph.numbers.device
+        node = on_device(different.node, device)
         permutation = self._of_layout(graph.permutation[node])
-        x = self.of_node(torch.cat([graph.numbers[node], self.opcodes(graph.opcode[node]), permutation], dim=-1))
+        of_node = self.of_node(torch.cat([graph.numbers[node], self.opcodes(graph.opcode[node]), permutation], dim=-1))
+        x = gather(of_node, on_device(different.node_of, device))
         if self.is_layout:
             # A node without a configuration counts as one whose 18 values are all -1.
-            x = x + self.of_config(self._of_layout(on_device(different.layout, node.device)))
+            of_layout = self.of_config(self._of_layout(on_device(different.layout, device)))
+            x = x + gather(of_layout, on_device(different.layout_of, device))
         return functional.gelu(self.second(functional.gelu(x)))
 
     def _of_layout(self, layout: Tensor) -> Tensor:

@@ -64,8 +64,10 @@ class EncodedRows:
     The tiles of a graph are no features of its nodes and count as one configuration.
 
     Attributes:
-        node: int64[u], a node with these features.
-        layout: int8[u, 18]; -1 for a node without layouts.
+        node: int64[a], a node with each of the different features.
+        node_of: int64[u], the place of a pair's features in ``node``.
+        layout: int8[b, 18], the different layouts; -1 for a node without layouts.
+        layout_of: int64[u], the place of a pair's layouts in ``layout``.
         row: int64[c, k], the pair of each configuration and class of level 0.
         config: int64[p], the configurations that have a pair, each as often as it has different ones, in order.
         row_in_config: int64[p], the pairs that they have.
@@ -74,7 +76,9 @@ class EncodedRows:
     """
 
     node: Integers
+    node_of: Integers
     layout: npt.NDArray[np.int8]
+    layout_of: Integers
     row: Integers
     config: Integers
     row_in_config: Integers
@@ -165,7 +169,11 @@ class Sharing:
         place[occurring] = np.arange(len(occurring))
         share = (nodes_of[occurring] / len(level.of_node)).astype(np.float32)
         config, row_in_config = np.divmod(occurring, len(taken))
-        return EncodedRows(nodes[taken], layouts[taken], row, config, row_in_config, share, place[keys])
+        _, first, node_of = np.unique(self._features[nodes[taken]], return_index=True, return_inverse=True)
+        node = nodes[taken[first]]
+        _, first, layout_of = np.unique(codes[taken], return_index=True, return_inverse=True)
+        layout = layouts[taken[first]]
+        return EncodedRows(node, node_of, layout, layout_of, row, config, row_in_config, share, place[keys])
 
 
 def _classes(keys: npt.NDArray[Any]) -> Level:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,15 +22,16 @@ from torch_geometric.nn import SAGEConv
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
-from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Sharing, gather, on_device
+from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Neighbourhood, Sharing, gather, on_device
 
 #: Nodes times configurations that are computed at once: few enough for the caches, enough to multiply matrices well.
 _ROWS = 8192
-#: Nodes times configurations up to which the input of a block is kept, and what its backward pass needs.
-_KEPT_ROWS = 65536
+#: Nodes times configurations up to which the input of a block is kept in scoring, and in training.
+_KEPT_ROWS, _TRAINED_ROWS = 65536, 2**19
+#: Nodes times configurations up to which training also keeps what is computed within a block.
+_PLAIN_ROWS = 2**14
 #: Whether the processor multiplies matrices in bfloat16, in half of the time. No public function of PyTorch tells.
 _HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
-_Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
@@ -96,8 +98,8 @@ class CrossConfigAttention(nn.Module):
         self.temperature = nn.Parameter(torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turns float32[c, ..., channels] into float32[c, ..., 2 channels]: ``x`` and its weighted copy."""
-        return torch.cat([x, x * torch.softmax(x / self.temperature, dim=0)], dim=-1)
+        """Turns float32[..., c, channels] into float32[..., c, 2 channels]: ``x`` and its weighted copy."""
+        return torch.cat([x, x * torch.softmax(x / self.temperature, dim=-2)], dim=-1)
 
 
 class _Block(nn.Module):
@@ -113,48 +115,92 @@ class _Block(nn.Module):
         self.activates_inside = config.activation == "inside"
 
     def messages(self, normal: Tensor) -> tuple[Tensor, Tensor]:
-        """What nodes give to their neighbours and to themselves, each float32[r, out], of float32[r, channels].
+        """What nodes give to their neighbours and to themselves, each float32[..., out], of ``normal``[..., channels].
 
         The convolution is linear behind the ReLU of its projection, so that a node can be multiplied once, before the
         sums over neighbourhoods, in which it occurs several times.
         """
         convolution = self.convolution
-        if _HAS_BFLOAT16 and normal.device.type == "cpu":
-            normal = normal.bfloat16()
         projected = functional.relu(_product(normal, convolution.lin.weight, convolution.lin.bias), inplace=True)
         own = _product(normal, convolution.lin_r.weight, convolution.lin_l.bias)
         return _product(projected, convolution.lin_l.weight).float(), own.float()
 
-    def forward(self, received: Tensor, x: Tensor | None) -> Tensor:
-        """The block's output, float32[c, k, channels].
+    def forward(self, received: Tensor, x: Tensor | None, *, again: bool) -> Tensor:
+        """The block's output, float32[k, c, channels].
 
         Args:
-            received: float32[c, k, out], the sum of what neighbours and the nodes themselves gave.
-            x: float32[c, k, channels], the block's input, which it adds; None leaves the addition to the caller.
+            received: float32[k, c, out], the sum of what neighbours and the nodes themselves gave.
+            x: float32[k, c, channels], the block's input, which it adds; None leaves the addition to the caller.
+            again: Whether the backward pass computes the output once more, and keeps only what it is computed from.
         """
+        call = _again if again else _once
+        if x is None or not self.activates_inside:
+            return call(self._activated, received, x)
+        return call(self._activated, received, None).add_(x)
+
+    def _activated(self, received: Tensor, x: Tensor | None) -> Tensor:
         if self.convolution.normalize:
             received = functional.normalize(received, dim=-1)
         added = self.cross(self.channels(received))
-        if x is None:
-            return functional.gelu(added)
-        return functional.gelu(added).add_(x) if self.activates_inside else functional.gelu(x + added)
+        return functional.gelu(added if x is None else x + added)
+
+
+@dataclass(frozen=True)
+class _FirstInputs:
+    """What the first block computes from: each different row of each of c configurations.
+
+    Attributes:
+        encoded: float32[u, channels], the encoder's output.
+        row: int64[c, m], the row of ``encoded`` of each configuration and class.
+        given: float32[2 p, out]: what nodes give to their neighbours, and then what they give to themselves.
+        place: int64[c, m], the row of ``given`` of each configuration and class.
+    """
+
+    encoded: Tensor
+    row: Integers
+    given: Tensor
+    place: Integers
+
+    def received(self, around: Neighbourhood) -> Tensor:
+        """What k classes get from their members, float32[k, c, out]."""
+        configs, begins = len(self.place), around.begins
+        counts: Integers = np.append(begins[1:], len(around.members)) - begins
+        of_class = np.repeat(np.arange(len(begins)), counts)
+        # The members stand class behind class, and in a class configuration behind configuration.
+        begin: Integers = begins[:, None] * configs + counts[:, None] * np.arange(configs)
+        slot = begin[of_class] + (np.arange(len(of_class)) - begins[of_class])[:, None]
+        index, weight = np.empty(slot.size, np.int64), np.empty(slot.size, np.float32)
+        index[slot] = (self.place[:, around.members] + around.is_own * (len(self.given) // 2)).T
+        weight[slot] = around.weight[:, None]
+        return _sums(self.given, index, begin.reshape(-1), weight).view(len(begins), configs, -1)
+
+    def own(self, classes: Integers) -> Tensor:
+        """The activations of k classes, float32[k, c, channels]."""
+        return gather(self.encoded, on_device(self.row[:, classes].T, self.encoded.device))
 
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What a block computes from, for m classes of nodes in c configurations.
+    """What a later block computes from, for m classes of nodes in c configurations.
 
     Attributes:
-        x: float32[r, channels], different activations; none where the block's input is not added to its output.
-        row: int64[c, m], the row of ``x`` of each configuration and class.
-        given: float32[2 q, out]: what nodes give to their neighbours, and then what they give to themselves.
-        place: int64[c, m], the row of ``given`` of each configuration and class.
+        x: float32[m, c, channels], the activations; None where the block does not add its input to its output.
+        given: float32[2 m, c, out]: what nodes give to their neighbours, and then what they give to themselves.
     """
 
-    x: Tensor
-    row: Tensor
+    x: Tensor | None
     given: Tensor
-    place: Tensor
+
+    def received(self, around: Neighbourhood) -> Tensor:
+        """What k classes get from their members, float32[k, c, out]."""
+        index = around.members + around.is_own * (len(self.given) // 2)
+        sums = _sums(self.given.flatten(1), index, around.begins, around.weight)
+        return sums.view(-1, *self.given.shape[1:])
+
+    def own(self, classes: Integers) -> Tensor:
+        """The activations of k classes, float32[k, c, channels]."""
+        assert self.x is not None
+        return gather(self.x.flatten(1), on_device(classes, self.x.device)).view(-1, *self.x.shape[1:])
 
 
 class _Activations:
@@ -172,10 +218,13 @@ class _Activations:
         # The mean of a sum is the sum of the means: the last block's input need not be added to each node's output.
         self._adds_means = blocks[-1].activates_inside
         self._device, self._configs = encoded.device, len(sharing.encoded.row)
-        # Of each level: its mean over the nodes, and its normalisation.
+        # Training keeps more: computing a block's input once more takes longer there.
+        self._kept_rows = _TRAINED_ROWS if torch.is_grad_enabled() else _KEPT_ROWS
+        # Of each level: its mean over the nodes, and its normalisation, float32[c, channels].
         self._means: list[Tensor] = []
         self._norms: list[tuple[Tensor, Tensor]] = []
-        self._kept = [self._first_inputs(encoded)]
+        # The last level that is kept, and what the block behind it computes from.
+        self._kept: tuple[int, _FirstInputs | _Inputs] = (0, self._first_inputs(encoded))
 
     def mean(self) -> Tensor:
         """The mean over the nodes behind the last block, float32[c, channels]."""
@@ -185,22 +234,22 @@ class _Activations:
         share = self._sharing.level(last).size / len(self._sharing.level(last).of_node)
 
         def part(classes: Integers, x: Tensor) -> Tensor:
-            return on_device(share[classes], self._device) @ x
+            return on_device(share[classes], self._device) @ x.flatten(1)
 
-        total = self._means[-1] if self._adds_means else torch.zeros((), device=self._device)
+        total = self._means[-1].flatten() if self._adds_means else torch.zeros((), device=self._device)
         for one in self._each(part, last):
             total = total + one
-        return total
+        return total.view(self._configs, -1)
 
     def _prepare(self, level: int) -> None:
         """Finds the mean and the normalisation of a level's activations, and keeps the next block's input if small."""
         size = self._sharing.level(level).size
-        is_kept = len(self._kept) == level and self._is_small(level)
+        is_kept = self._is_small(level)
 
         def moments(classes: Integers, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
             share = on_device(size[classes] / size[classes].sum(), self._device)
-            mean = share @ x
-            return mean, share @ (x - mean[:, None]).square(), x if is_kept else None
+            # The backward pass keeps the activations alone.
+            return *_again(_moments, x, share), x if is_kept else None
 
         mean = variance = torch.zeros((), device=self._device)
         before = 0.0
@@ -217,26 +266,19 @@ class _Activations:
         self._means.append(mean)
         self._norms.append(_scale_and_shift(mean, variance))
         if is_kept:
-            self._kept.append(self._inputs(level, kept))
+            self._kept = level, self._made(level, kept)
 
-    def _inputs(self, level: int, parts: Iterable[Tensor]) -> _Inputs:
-        """The input of the block behind a level (1 or more), from its activations float32[c, m, channels] in parts."""
+    def _made(self, level: int, parts: Iterable[Tensor]) -> _Inputs:
+        """The input of the block behind a level (1 or more), from its activations float32[m, c, channels] in parts."""
         scale, shift = self._norms[level]
-        given, rows, needed = [], [], [scale[:0]]
-        begin = 0
+        given, needed = [], []
         for x in parts:
-            normal = torch.addcmul(shift[:, None], x, scale[:, None])
-            given.append(self._blocks[level].messages(normal.flatten(0, 1)))
-            # Part stands behind part, and in a part configuration behind configuration.
-            end = begin + x.shape[0] * x.shape[1]
-            rows.append(torch.arange(begin, end, device=self._device).view(x.shape[:2]))
-            begin = end
+            given.append(self._blocks[level].messages(_narrow(torch.addcmul(shift, x, scale))))
             if self._needs_input(level):
-                needed.append(x.flatten(0, 1))
-        row = torch.cat(rows, dim=1)
-        return _Inputs(torch.cat(needed), row, _stacked(given), row)
+                needed.append(x)
+        return _Inputs(torch.cat(needed) if needed else None, _stacked(given))
 
-    def _first_inputs(self, encoded: Tensor) -> _Inputs:
+    def _first_inputs(self, encoded: Tensor) -> _FirstInputs:
         """The input of the first block: one product for each different row of each configuration."""
         found = self._sharing.encoded
         config, row, share = (on_device(one, self._device) for one in (found.config, found.row_in_config, found.share))
@@ -253,58 +295,48 @@ class _Activations:
         self._means.append(mean)
         self._norms.append((scale, shift))
 
+        def normal(some: slice) -> Tensor:
+            its = config[some]
+            return _narrow(torch.addcmul(gather(shift, its), gather(encoded, row[some]), gather(scale, its)))
+
         def part(some: slice) -> tuple[Tensor, Tensor]:
-            normal = torch.addcmul(gather(shift, config[some]), gather(encoded, row[some]), gather(scale, config[some]))
-            return self._blocks[0].messages(normal)
+            return self._blocks[0].messages(_again(normal, some))
 
-        parts = [slice(begin, begin + _ROWS) for begin in range(0, len(row), _ROWS)]
-        given = _stacked([_again(part, one) if len(row) > _KEPT_ROWS else part(one) for one in parts])
-        return _Inputs(encoded, on_device(found.row, self._device), given, on_device(found.place, self._device))
+        call = _again if len(row) > self._kept_rows else _once
+        given = _stacked([call(part, slice(begin, begin + _ROWS)) for begin in range(0, len(row), _ROWS)])
+        return _FirstInputs(encoded, found.row, given, found.place)
 
-    def _behind(self, level: int, parts: Sequence[Integers]) -> Iterator[Tensor]:
-        """The output of a block, counted from 1, for the k classes of each part: float32[c, k, channels].
+    def _outputs(self, level: int, parts: Sequence[Integers], *, again: bool) -> Iterator[Tensor]:
+        """The output of a block, counted from 1, for the k classes of each part: float32[k, c, channels].
 
         All parts are added up in one go: the gradient of a sum is as large as the table that is added from.
+
+        Args:
+            level: The level behind the block.
+            parts: int64[k] each.
+            again: See :meth:`_Block.forward`.
         """
-        around = [self._sharing.neighbourhood(level, classes, averages=self._averages) for classes in parts]
-        members = [one.members for one in around]
-        if level <= len(self._kept):
-            inputs = self._kept[level - 1]
-        else:
-            below, positions = np.unique(np.concatenate(members), return_inverse=True)
-            members = np.split(positions, np.cumsum([len(one) for one in members])[:-1])
-            inputs = self._inputs(level - 1, self._behind(level - 1, self._split(below)))
-        own_rows = len(inputs.given) // 2
-        index, begins, weight, rows = [], [], [], []
-        begin = 0
-        for one, its_members in zip(around, members, strict=True):
-            place = inputs.place[:, on_device(its_members, self._device)]
-            index.append((place + on_device(one.is_own * own_rows, self._device)).flatten())
-            begins.append((begin + one.begins + len(its_members) * np.arange(self._configs)[:, None]).ravel())
-            weight.append(np.tile(one.weight, self._configs))
-            rows.append(inputs.row[:, on_device(its_members[one.is_own], self._device)].flatten())
-            begin += len(weight[-1])
-        received = functional.embedding_bag(
-            torch.cat(index),
-            inputs.given,
-            on_device(np.concatenate(begins), self._device),
-            mode="sum",
-            per_sample_weights=on_device(np.concatenate(weight), self._device),
-        )
-        lengths = [len(one) for one in rows]
+        around = self._sharing.neighbourhood(level, np.concatenate(parts), averages=self._averages)
+        kept, inputs = self._kept
+        if kept < level - 1:
+            needed, members = np.unique(around.members, return_inverse=True)
+            around = replace(around, members=members)
+            inputs = self._made(level - 1, self._outputs(level - 1, self._split(needed), again=False))
+        lengths = [len(one) for one in parts]
+        received = torch.split(inputs.received(around), lengths)
         own: Sequence[Tensor | None] = [None] * len(parts)
         if self._needs_input(level - 1):
-            own = torch.split(gather(inputs.x, torch.cat(rows)), lengths)
-        for its_received, x in zip(torch.split(received, lengths), own, strict=True):
-            x = None if x is None else x.view(self._configs, -1, x.shape[1])
-            yield self._blocks[level - 1](its_received.view(self._configs, -1, its_received.shape[1]), x)
+            own = torch.split(inputs.own(around.members[around.is_own]), lengths)
+        for its_received, x in zip(received, own, strict=True):
+            yield self._blocks[level - 1](its_received, x, again=again)
 
     def _needs_input(self, level: int) -> bool:
         """Whether the block behind a level adds its input to each node's output."""
         return level < len(self._blocks) - 1 or not self._adds_means
 
     def _is_small(self, level: int) -> bool:
-        return self._configs * len(self._sharing.level(level).size) <= _KEPT_ROWS
+        """Whether all activations of a level may be kept; the levels before it have fewer classes."""
+        return self._configs * len(self._sharing.level(level).size) <= self._kept_rows
 
     def _parts(self, level: int) -> list[Integers]:
         """The classes of a level, in parts that are computed one after another."""
@@ -316,17 +348,23 @@ class _Activations:
     def _each(self, function: Callable[[Integers, Tensor], _Result], level: int) -> Iterator[_Result]:
         """Calls a function with each part of the classes of a level and the block's output for them."""
         parts = self._parts(level)
-        if self._is_small(level):
-            for classes, x in zip(parts, self._behind(level, parts), strict=True):
+        if self._is_small(level) or self._kept[0] == level - 1 > 0:
+            again = self._configs * len(self._sharing.level(level).size) > _PLAIN_ROWS
+            for classes, x in zip(parts, self._outputs(level, parts, again=again), strict=True):
                 yield function(classes, x)
             return
 
         def one(classes: Integers) -> _Result:
-            (x,) = self._behind(level, [classes])
+            (x,) = self._outputs(level, [classes], again=False)
             return function(classes, x)
 
         for classes in parts:
             yield _again(one, classes)
+
+
+def _narrow(x: Tensor) -> Tensor:
+    """What the blocks multiply: bfloat16 where the processor has it."""
+    return x.bfloat16() if _HAS_BFLOAT16 and x.device.type == "cpu" else x
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -334,11 +372,30 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
 
 
-def _again(function: Callable[[_Part], _Result], part: _Part) -> _Result:
+def _sums(table: Tensor, index: Integers, begins: Integers, weight: npt.NDArray[np.float32]) -> Tensor:
+    """Weighted sums of rows of a table, float32[k, width], each of the rows from its beginning to the next."""
+    places, begins_there, weights = (on_device(one, table.device) for one in (index, begins, weight))
+    return functional.embedding_bag(places, table, begins_there, mode="sum", per_sample_weights=weights)
+
+
+def _moments(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted mean and variance of float32[k, c, channels] over the first dimension, float32[c, channels] each."""
+    values = x.flatten(1)
+    mean = share @ values
+    variance = share @ (values - mean).square()
+    return mean.view(x.shape[1:]), variance.view(x.shape[1:])
+
+
+def _once(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Calls a function; training keeps what its backward pass needs."""
+    return function(*arguments)
+
+
+def _again(function: Callable[..., _Result], *arguments: Any) -> _Result:
     """Calls a function; training keeps its result alone and computes the rest once more in the backward pass."""
     if not torch.is_grad_enabled():
-        return function(part)
-    result: _Result = checkpoint(function, part, use_reentrant=False, preserve_rng_state=False)
+        return function(*arguments)
+    result: _Result = checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
     return result
 
 
