@@ -115,7 +115,7 @@ class _Block(nn.Module):
         self.activates_inside = config.activation == "inside"
 
     def messages(self, normal: Tensor) -> tuple[Tensor, Tensor]:
-        """What nodes give to their neighbours and to themselves, each float32[..., out], of ``normal``[..., channels].
+        """What nodes give to their neighbours and to themselves, [..., out] each, of ``normal``[..., channels].
 
         The convolution is linear behind the ReLU of its projection, so that a node can be multiplied once, before the
         sums over neighbourhoods, in which it occurs several times.
@@ -123,7 +123,7 @@ class _Block(nn.Module):
         convolution = self.convolution
         projected = functional.relu(_product(normal, convolution.lin.weight, convolution.lin.bias), inplace=True)
         own = _product(normal, convolution.lin_r.weight, convolution.lin_l.bias)
-        return _product(projected, convolution.lin_l.weight).float(), own.float()
+        return _product(projected, convolution.lin_l.weight), own
 
     def forward(self, received: Tensor, x: Tensor | None, *, again: bool) -> Tensor:
         """The block's output, float32[k, c, channels].
@@ -400,8 +400,9 @@ def _again(function: Callable[..., _Result], *arguments: Any) -> _Result:
 
 
 def _stacked(given: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """What nodes give, in parts, as one table: first to their neighbours, then to themselves."""
-    return torch.cat([to_neighbours for to_neighbours, _ in given] + [to_themselves for _, to_themselves in given])
+    """What nodes give, in parts, as one float32 table: first to their neighbours, then to themselves."""
+    parts = [to_neighbours for to_neighbours, _ in given] + [to_themselves for _, to_themselves in given]
+    return torch.cat(parts).float()
 
 
 def _scale_and_shift(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
