@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from tests.onnx_files import perceptron, write_perceptron
+from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.tenset import CODES
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Event, Note, Stage, TrialsMeasured
 from tvm_gnn_cost.schedulers import scheduler
@@ -47,6 +49,12 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, checkpoint: str) -> tuple[Pa
 
 def records(work_dir: Path) -> list[str]:
     return (work_dir / scheduler().records_file).read_text().splitlines()
+
+
+def not_built(work_dir: Path) -> int:
+    """How many records of ``auto_scheduler`` say that a build took too long; MetaSchedule's do not say why one failed."""
+    found = [json.loads(line) for line in records(work_dir)]
+    return sum(isinstance(one, dict) and one["r"][1] == CODES[Failure.BUILD_TIMEOUT] for one in found)
 
 
 def test_the_tasks_that_matter_are_measured_and_the_curve_falls(tuned: tuple[Path, TuneResult, list[Event]]) -> None:
@@ -185,7 +193,8 @@ def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_pat
         again, events = search(tmp_path / "work", 3 * TASKS, checkpoint, compare=True, **there)
     assert killed
     assert result.trials >= 3 * TASKS
-    assert sum(task.failed for task in result.tasks) == 0
+    # A program that a busy machine did not build in time never came to one of the two.
+    assert sum(task.failed for task in result.tasks) == not_built(tmp_path / "work")
     assert result.machine == {"processor": f"machines '{KEY}' of an RPC tracker"}
     assert result.end_to_end is not None
     assert [one.name for one in result.end_to_end.networks] == ["tuned", "untuned"]
