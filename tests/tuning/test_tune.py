@@ -52,7 +52,7 @@ def records(work_dir: Path) -> list[str]:
 
 
 def not_built(work_dir: Path) -> int:
-    """How many records of ``auto_scheduler`` say that a build took too long; MetaSchedule's do not say why one failed."""
+    """How many of ``auto_scheduler``'s records say that a build took too long; MetaSchedule's say no reason."""
     found = [json.loads(line) for line in records(work_dir)]
     return sum(isinstance(one, dict) and one["r"][1] == CODES[Failure.BUILD_TIMEOUT] for one in found)
 
