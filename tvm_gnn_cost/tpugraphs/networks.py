@@ -134,36 +134,29 @@ def encoder(
 ) -> Array:
     """A transformer encoder; the speed benchmark builds long ones."""
     x = ops.parameter(batch, length, width)
-    for _ in range(layers):
-        x = x + _attention(ops, _norm(x), heads, causal=causal)
-        x = x + _feed_forward(ops, _norm(x), 4 * width)
-    return _norm(x)
+    return _layers(ops, x, layers, 4 * width, lambda y: _attention(ops, y, heads, causal=causal))
 
 
 def _linear_encoder(ops: Operations, layers: int, width: int, heads: int, length: int, batch: int) -> Array:
-    x = ops.parameter(batch, length, width)
-    for _ in range(layers):
-        y = _norm(x)
+    def attend(y: Array) -> Array:
         query, key, value = (_heads(ops, y, heads) for _ in range(3))
         # Keys and values are multiplied first, so that no matrix of length by length is made.
         state = ops.dot(jnp.swapaxes(jax.nn.softmax(key, axis=2), 2, 3), value, batch=2)
-        x = x + _joined(ops, ops.dot(jax.nn.softmax(query, axis=3), state, batch=2))
-        x = x + _feed_forward(ops, _norm(x), 2 * width)
-    return _norm(x)
+        return _joined(ops, ops.dot(jax.nn.softmax(query, axis=3), state, batch=2))
+
+    return _layers(ops, ops.parameter(batch, length, width), layers, 2 * width, attend)
 
 
 def _multi_query_encoder(ops: Operations, layers: int, width: int, heads: int, length: int, batch: int) -> Array:
-    x = ops.parameter(batch, length, width)
-    for _ in range(layers):
-        y = _norm(x)
+    def attend(y: Array) -> Array:
         # All heads share one key and one value.
         key, value = (ops.dot(y, ops.parameter(width, width // heads)) for _ in range(2))
         query = ops.reshape(ops.dot(y, ops.parameter(width, width)), batch, length * heads, width // heads)
         weights = ops.dot(query, jnp.swapaxes(key, 1, 2), batch=1) / jnp.sqrt(width / heads)
         out = ops.reshape(ops.dot(jax.nn.softmax(weights, axis=-1), value, batch=1), batch, length, width)
-        x = x + ops.dot(out, ops.parameter(width, width))
-        x = x + _feed_forward(ops, _norm(x), 3 * width)
-    return _norm(x)
+        return ops.dot(out, ops.parameter(width, width))
+
+    return _layers(ops, ops.parameter(batch, length, width), layers, 3 * width, attend)
 
 
 def _gated_encoder(ops: Operations, width: int, heads: int, length: int, batch: int) -> Array:
@@ -335,6 +328,14 @@ def _classify(ops: Operations, x: Array) -> Array:
 def _norm(x: Array) -> Array:
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred * jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+def _layers(ops: Operations, x: Array, count: int, wide: int, attend: Callable[[Array], Array]) -> Array:
+    """Layers of attention and a feed-forward network, each behind a normalisation."""
+    for _ in range(count):
+        x = x + attend(_norm(x))
+        x = x + _feed_forward(ops, _norm(x), wide)
+    return _norm(x)
 
 
 def _feed_forward(ops: Operations, x: Array, width: int) -> Array:

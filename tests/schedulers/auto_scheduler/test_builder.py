@@ -10,7 +10,7 @@ from tvm.auto_scheduler.measure import MeasureInput
 from tests.schedulers.auto_scheduler.small_tasks import broken_state
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.tenset import FAILURES
-from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_states, new_pool
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_and_export, build_states
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import Task
 
@@ -38,6 +38,6 @@ def test_programs_of_another_kind_of_machine_are_linked_there(task: Task, build_
 
 
 def test_a_build_that_takes_too_long_has_a_code(task: Task, candidates: list[Any]) -> None:
-    (built,) = build_states(new_pool(timeout_s=1e-3), [MeasureInput(task.workload, candidates[0])])
+    (built,) = build_states(BuildPool(build_and_export, timeout_s=1e-3), [MeasureInput(task.workload, candidates[0])])
     assert FAILURES[int(built.error_no)] == Failure.BUILD_TIMEOUT
     assert str(built.error_msg) == "not built within 0.001 seconds"

@@ -10,7 +10,7 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.meta_schedule.programs import broken, good
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
-from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_program, new_pool
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_and_export, build_program
 
 
 def test_a_program_is_built_as_it_is(target: Any) -> None:
@@ -32,7 +32,7 @@ def test_a_failed_build_has_a_kind_and_the_others_go_on(build_pool: BuildPool[Pr
 
 
 def test_a_build_that_takes_too_long_has_a_kind(target: Any) -> None:
-    (built,) = new_pool(timeout_s=1e-3).build([(good().sch.mod, target)])
+    (built,) = BuildPool(build_and_export, timeout_s=1e-3).build([(good().sch.mod, target)])
     assert (built.artifact, built.failure) == (None, Failure.BUILD_TIMEOUT)
     assert built.message == "not built within 0.001 seconds"
 

@@ -24,16 +24,8 @@ def build_states(pool: BuildPool[Program], inputs: Sequence[MeasureInput]) -> li
     ]
 
 
-def new_pool(timeout_s: float = 30.0) -> BuildPool[Program]:
-    """Worker processes for states.
-
-    Args:
-        timeout_s: The longest time in seconds that building one program may take.
-    """
-    return BuildPool(_build_and_export, timeout_s)
-
-
-def _build_and_export(program: Program) -> Built:
+def build_and_export(program: Program) -> Built:
+    """Builds a state and writes its library; a pool's worker calls this."""
     serialized, is_elsewhere = program
     # Linked here, on all cores, and not when it is run, unless another kind of machine runs it.
     export = tar.tar if is_elsewhere else cc.create_shared

@@ -21,7 +21,7 @@ from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
-from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, new_pool
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
@@ -81,7 +81,7 @@ class AutoScheduler:
     @cached_property
     def build_pool(self) -> BuildPool[Program]:
         """The worker processes that build all programs; started when the first one is built."""
-        return new_pool()
+        return BuildPool(build_and_export)
 
     def versions(self) -> dict[str, str]:
         return {"tvm": tvm.__version__}

@@ -24,21 +24,13 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
     return tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
 
 
-def _build_and_export(program: Program) -> Built:
+def build_and_export(program: Program) -> Built:
+    """Builds a scheduled module and writes its library; a pool's worker calls this."""
     mod, target = program
     # Linked here, on all cores, and not when it is run, unless another kind of machine runs it.
     path = os.path.join(tempfile.mkdtemp(), "program.tar" if "mtriple" in target.attrs else "program.so")
     build_program(mod, target).export_library(path)
     return Built(path)
-
-
-def new_pool(timeout_s: float = 30.0) -> BuildPool[Program]:
-    """Worker processes for scheduled modules.
-
-    Args:
-        timeout_s: The longest time in seconds that building one program may take.
-    """
-    return BuildPool(_build_and_export, timeout_s)
 
 
 @derived_object
@@ -51,7 +43,7 @@ class PooledBuilder(ms.builder.PyBuilder):  # type: ignore[misc]
 
     def __init__(self, pool: BuildPool[Program] | None = None) -> None:
         super().__init__()
-        self.build_pool = pool or new_pool()
+        self.build_pool = pool or BuildPool(build_and_export)
 
     def build(self, build_inputs: list[ms.builder.BuilderInput]) -> list[ms.builder.BuilderResult]:
         """Builds a batch; MetaSchedule calls this."""

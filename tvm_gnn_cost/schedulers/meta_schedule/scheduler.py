@@ -27,7 +27,7 @@ from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.meta_schedule.alternatives import mixed
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
-from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, new_pool
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_and_export
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
@@ -68,7 +68,7 @@ class MetaSchedule:
     @cached_property
     def build_pool(self) -> BuildPool[Program]:
         """The worker processes that build all programs; started when the first one is built."""
-        return new_pool()
+        return BuildPool(build_and_export)
 
     def versions(self) -> dict[str, str]:
         return {}
