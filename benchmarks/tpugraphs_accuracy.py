@@ -165,7 +165,7 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -
     card = json.loads((arguments.data / "card.json").read_text())
     test = [graph.name for graph in read_all_prepared(prepared, LAYOUTS, arguments.split)]
     ceiling = float(np.mean([card["graphs"][name]["retest_tau"] for name in test]))
-    rows = ("tgraph", *BASELINES) if arguments.quick else (*ROWS, *BASELINES)
+    rows = ("tgraph", *BASELINES) if arguments.quick else arguments.models
     jobs = [(row, seed, arguments.split) for row in rows for seed in range(arguments.seeds)]
     data = Data(prepared, LAYOUTS, _digest(sorted((arguments.data / "npz").rglob("*.npz"))))
     found = _all_runs(jobs, size, data, runs)
@@ -254,6 +254,8 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--data", type=Path, default=XLA, help="what 'tvm-gnn-cost tpugraphs measure' wrote")
     options.add_argument("--tiles", type=Path, help="the data set's op_tuning_data.pb, for the demo on TPU tiles")
+    every = (*ROWS, *BASELINES)
+    options.add_argument("--models", nargs="+", choices=every, default=every, metavar="MODEL", help="of the layouts")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--split", choices=("test", "valid"), default="test", help="valid is for choosing settings")
     options.add_argument("--epochs", type=int, default=Size.epochs)
@@ -274,7 +276,7 @@ def main() -> None:
         **asdict(size),
         "quick": arguments.quick,
         "data_measured_on": card["machine"],
-        "training": {row: _training(row, size) for row in ROWS},
+        "training": {row: _training(row, size) for row in metrics["models"] if row in ROWS},
     }
     write_result(arguments.json, "tpugraphs_accuracy", settings, metrics)
 
