@@ -27,7 +27,7 @@ _OPTIONS = {
     "accuracy-auto-scheduler": "--models gnn xgb mlp node-count constant random",
     "accuracy-tpgnn": "--models tpgnn --seeds 1 --epochs 4 --data benchmarks/data/cpu-2core-cascadelake",
     "choosing": "--share 0.25 --epochs 16",
-    "cuda_programs": "FOLDER --programs-a-task 32",
+    "cuda_programs": "FOLDER --seeds 2",
     "curves": "--epochs 12 --seeds 2",
     "end_to_end": "--minutes 0 5 --seeds 3",
     "pretraining": "--share 0.125 --epochs 8 --teachers 2 --minutes 3",
