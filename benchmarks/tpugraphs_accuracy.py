@@ -269,6 +269,7 @@ def main() -> None:
         metrics = layouts(arguments, Path(work), runs, size)
         if arguments.tiles is not None:
             metrics["tiles_demo"] = tiles(arguments, Path(work), runs, size)
+    trained = {*metrics["models"], *metrics.get("tiles_demo", {}).get("models", ())}
     card = json.loads((arguments.data / "card.json").read_text())
     settings = {
         "seeds": arguments.seeds,
@@ -276,7 +277,7 @@ def main() -> None:
         **asdict(size),
         "quick": arguments.quick,
         "data_measured_on": card["machine"],
-        "training": {row: _training(row, size) for row in metrics["models"] if row in ROWS},
+        "training": {row: _training(row, size) for row in ROWS if row in trained},
     }
     write_result(arguments.json, "tpugraphs_accuracy", settings, metrics)
 
