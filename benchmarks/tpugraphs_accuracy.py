@@ -85,6 +85,8 @@ ROWS = {
     "tgraph, activation behind the sum": Row("tgraph", {"activation": "behind"}),
     "tgraph, hinge summed": Row("tgraph", {}, {"loss": "hinge-sum"}),
     "tgraph, the top weighs more": Row("tgraph", {}, {"loss": "hinge-top"}),
+    "tgraph with copies": Row("tgraph", {"copies": True}),
+    "four tgraphs with copies together": Row("tgraph", {"copies": True}, models=4),
     "four tgraphs together": Row("tgraph", models=4),
     "cheb-sage": Row("cheb-sage"),
     "rank-classes": Row("rank-classes"),

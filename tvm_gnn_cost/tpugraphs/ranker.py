@@ -19,6 +19,7 @@ from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, C
 from tvm_gnn_cost.tpugraphs.models.gru import GRUConfig, GRURuntime
 from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses, RankClassesConfig
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
+from tvm_gnn_cost.tpugraphs.operands import configured_operands, output_sizes
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
 from tvm_gnn_cost.training.scale import Scale
 from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
@@ -134,6 +135,8 @@ class GraphInputs:
         self.permutation = torch.from_numpy(graph.permutation)
         self.edge_index = torch.from_numpy(graph.edge_index)
         self.config_nodes = torch.from_numpy(graph.config_nodes)
+        operands = configured_operands(graph.numbers, graph.opcode, graph.edge_index, graph.config_nodes)
+        self.operands, self.sizes = torch.from_numpy(operands), torch.from_numpy(output_sizes(graph.numbers))
 
     def with_configs(self, rows: npt.NDArray[np.int64], hidden: npt.NDArray[np.bool_] | None = None) -> ConfiguredInput:
         """The input of a model: the graph with some of its configurations.
@@ -144,7 +147,10 @@ class GraphInputs:
         """
         configs = torch.from_numpy(np.ascontiguousarray(self.graph.configs(rows)))
         opcode = self.opcode if hidden is None else self.opcode.masked_fill(torch.from_numpy(hidden), 0)
-        return ConfiguredInput(self.numbers, opcode, self.permutation, self.edge_index, self.config_nodes, configs)
+        return ConfiguredInput(
+            *(self.numbers, opcode, self.permutation, self.edge_index, self.config_nodes, configs),
+            *(self.operands, self.sizes),
+        )
 
 
 def score(

@@ -27,6 +27,8 @@ def graph(kind: str = "layout", nodes: int = 6, configs: int = 5, seed: int = 0)
         torch.stack([torch.arange(1, nodes), torch.arange(nodes - 1)]),
         config_nodes,
         layouts if kind == "layout" else tiles,
+        torch.stack([config_nodes, config_nodes - 1, torch.full_like(config_nodes, -1)], dim=1),
+        integers(1, 9, nodes, 6),
     )
 
 
@@ -56,6 +58,8 @@ def repeated(copies: int = 4, configs: int = 5, seed: int = 0) -> ConfiguredInpu
         order[torch.cat(edges, dim=1)],
         order[config_nodes],
         layouts,
+        torch.stack([order[config_nodes], *2 * [torch.full_like(config_nodes, -1)]], dim=1),
+        one.sizes[kind],
     )
 
 
@@ -70,6 +74,8 @@ def renumbered(given: ConfiguredInput) -> ConfiguredInput:
         permutation=given.permutation[nodes],
         edge_index=number[given.edge_index],
         config_nodes=number[given.config_nodes],
+        operands=torch.where(given.operands < 0, -1, number[given.operands]),
+        sizes=given.sizes[nodes],
     )
 
 

@@ -37,6 +37,8 @@ class ConfiguredInput:
         edge_index: int64[2, m]; a column (u, v) means that u consumes v's output.
         config_nodes: int64[nc], the nodes that have layouts; empty for tiles.
         configs: int8[c, nc, 18] layouts or float32[c, 24] tiles.
+        operands: int64[nc, 3], the nodes whose outputs the layouts are of; -1 for none.
+        sizes: int64[n, 6], the first dimensions of each node's output, padded with 0.
     """
 
     numbers: Tensor
@@ -45,6 +47,8 @@ class ConfiguredInput:
     edge_index: Tensor
     config_nodes: Tensor
     configs: Tensor
+    operands: Tensor
+    sizes: Tensor
 
     @cached_property
     def sharing(self) -> Sharing:
