@@ -78,7 +78,7 @@ def requests(graph: ConfiguredInput) -> Requests:
 
 
 def _in_memory(layouts: npt.NDArray[np.int8], sizes: Integers) -> npt.NDArray[np.int8]:
-    """Layouts without the dimensions of size 1, int8[..., s, 6]: wherever those stand, the memory is the same.
+    """Layouts with their dimensions of size 1 last, int8[..., s, 6]: wherever those stand, the memory is the same.
 
     Args:
         layouts: int8[..., s, 6].
@@ -86,9 +86,8 @@ def _in_memory(layouts: npt.NDArray[np.int8], sizes: Integers) -> npt.NDArray[np
     """
     known = np.broadcast_to(sizes, layouts.shape)
     is_one = np.take_along_axis(known, layouts.clip(0).astype(np.int64), axis=-1) == 1
-    # A layout of nothing but such dimensions is still asked for: it keeps them, in one order.
-    place = np.where(layouts == NO_DIMENSION, 2 * LAYOUT_RANK, np.where(is_one, LAYOUT_RANK + layouts, 0))
-    place = np.where(place == 0, np.arange(LAYOUT_RANK), place)
+    behind = np.where(is_one, LAYOUT_RANK + layouts, np.arange(LAYOUT_RANK))
+    place = np.where(layouts == NO_DIMENSION, 2 * LAYOUT_RANK, behind)
     return np.take_along_axis(layouts, np.argsort(place, axis=-1, kind="stable"), axis=-1)
 
 
