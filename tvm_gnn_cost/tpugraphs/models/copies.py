@@ -56,7 +56,7 @@ def requests(graph: ConfiguredInput) -> Requests:
     order = np.lexsort([place, graph.config_nodes.cpu().numpy()[node], tensor])
     node, place, tensor = node[order], place[order], tensor[order]
     sizes = graph.sizes.cpu().numpy()[tensor]
-    shape = (-1, graph.configs.shape[1], CONFIGURED_TENSORS, LAYOUT_RANK)
+    shape = (*graph.configs.shape[:2], CONFIGURED_TENSORS, LAYOUT_RANK)
     layouts = _in_memory(graph.configs.cpu().numpy().reshape(shape)[:, node, place], sizes)
     given = _in_memory(graph.permutation.cpu().numpy()[tensor], sizes)
     asks = layouts[..., 0] > NO_DIMENSION
