@@ -75,7 +75,8 @@ def test_nothing_that_is_asked_for_costs_nothing_more():
     scores = net(products({}, {(0, 2): COLUMNS}, {}))
     assert scores[0] == scores[2] > scores[1]
     assert torch.isfinite(net(replace(products({}), operands=torch.full((2, 3), -1)))).all()
-    none = replace(products({}, {}), config_nodes=torch.zeros(0, dtype=torch.long), configs=torch.zeros(2, 0, 18).char())
+    nodes = torch.zeros(0, dtype=torch.long)
+    none = replace(products({}, {}), config_nodes=nodes, configs=torch.zeros(2, 0, 18).char())
     assert net(replace(none, operands=torch.zeros(0, 3, dtype=torch.long))).shape == (2,)
 
 
