@@ -5,8 +5,6 @@ TpuGraphs sorts a node's edges, so that they do not tell a product's operands ap
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -26,8 +24,7 @@ def output_sizes(numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     Args:
         numbers: float32[n, 134] or more columns, as published.
     """
-    sizes = numbers[:, FIRST_DIMENSION_COLUMN : FIRST_DIMENSION_COLUMN + LAYOUT_RANK]
-    return np.nan_to_num(sizes).clip(0, 2**40).astype(np.int64)
+    return _whole(numbers[:, FIRST_DIMENSION_COLUMN : FIRST_DIMENSION_COLUMN + LAYOUT_RANK])
 
 
 def configured_operands(
@@ -61,23 +58,28 @@ def configured_operands(
         elif len(operands) == 1:  # A product of a tensor with itself.
             found[row, 1:] = operands[0]
         else:
-            is_kernel = _is_convolution_kernel if opcode[node] == OPCODES["convolution"] else _is_dot_kernel
-            kernel = next((one for one in reversed(operands) if is_kernel(numbers, sizes, node, one)), operands[-1])
+            if opcode[node] == OPCODES["convolution"]:
+                kernels = [one for one in operands if _is_convolution_kernel(numbers[node], sizes, node, one)]
+            else:
+                kernels = [one for one in operands if _is_dot_kernel(sizes, node, one)]
+            kernel = (kernels or operands)[-1]
             found[row, 1:] = next((one for one in operands if one != kernel), kernel), kernel
     return found
 
 
-def _is_convolution_kernel(numbers: Any, sizes: npt.NDArray[np.int64], node: int, operand: int) -> bool:
+def _is_convolution_kernel(
+    numbers: npt.NDArray[np.float32], sizes: npt.NDArray[np.int64], node: int, operand: int
+) -> bool:
     """Whether an operand has the window's sizes and as many output features as the convolution."""
-    window = _whole(numbers[node, _WINDOW])
+    window = _whole(numbers[_WINDOW])
     window = window[window > 0]
-    spatial = _whole(numbers[node, _KERNEL_SPATIAL])[: len(window)] % LAYOUT_RANK
-    features = _whole(numbers[node, [_KERNEL_OUTPUT, _OUTPUT_FEATURE]]) % LAYOUT_RANK
+    spatial = _whole(numbers[_KERNEL_SPATIAL])[: len(window)] % LAYOUT_RANK
+    features = _whole(numbers[[_KERNEL_OUTPUT, _OUTPUT_FEATURE]]) % LAYOUT_RANK
     is_window = sizes[operand, spatial] == window
     return bool(is_window.all() and sizes[operand, features[0]] == sizes[node, features[1]])
 
 
-def _is_dot_kernel(_numbers: Any, sizes: npt.NDArray[np.int64], node: int, operand: int) -> bool:
+def _is_dot_kernel(sizes: npt.NDArray[np.int64], node: int, operand: int) -> bool:
     """Whether an operand's leading dimensions are not those of the product: then they are not its input's."""
     leading = max(0, np.count_nonzero(sizes[operand]) - 1)
     return bool((sizes[operand, :leading] != sizes[node, :leading]).any())

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tvm_gnn_cost.tpugraphs.format import CONFIGURED_TENSORS, LAYOUT_RANK, LAYOUT_SYMBOLS, NO_DIMENSION
+from tvm_gnn_cost.tpugraphs.format import CONFIGURED_TENSORS, LAYOUT_RANK, NO_DIMENSION
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput
 from tvm_gnn_cost.tpugraphs.models.sharing import Integers, on_device
+from tvm_gnn_cost.tpugraphs.pack import pack
 
-_POWERS = LAYOUT_SYMBOLS ** np.arange(LAYOUT_RANK, dtype=np.int64)
 _PLACES = np.eye(CONFIGURED_TENSORS, dtype=np.float32)
 #: Width of the network that estimates a copy's cost, and the number of features that it reads.
 _WIDTH, _FEATURES = 64, 20
@@ -50,8 +50,9 @@ class Requests:
 
 def requests(graph: ConfiguredInput) -> Requests:
     """Finds the requests of a graph's configurations; on the processor, in NumPy."""
-    node, place = np.nonzero(graph.operands.cpu().numpy() >= 0)
-    tensor = graph.operands.cpu().numpy()[node, place]
+    operands = graph.operands.cpu().numpy()
+    node, place = np.nonzero(operands >= 0)
+    tensor = operands[node, place]
     # The requests for a tensor stand together, in the order of the module: first its producer's.
     order = np.lexsort([place, graph.config_nodes.cpu().numpy()[node], tensor])
     node, place, tensor = node[order], place[order], tensor[order]
@@ -59,8 +60,8 @@ def requests(graph: ConfiguredInput) -> Requests:
     shape = (*graph.configs.shape[:2], CONFIGURED_TENSORS, LAYOUT_RANK)
     layouts = _in_memory(graph.configs.cpu().numpy().reshape(shape)[:, node, place], sizes)
     given = _in_memory(graph.permutation.cpu().numpy()[tensor], sizes)
-    asks = layouts[..., 0] > NO_DIMENSION
-    code = np.where(asks, (layouts.astype(np.int64) - NO_DIMENSION) @ _POWERS, 0)
+    code = pack(layouts)[..., 0]
+    asks = code > 0
     is_other = asks & (layouts != given).any(axis=-1)
     keeps_minor = asks & (layouts[..., 0] == given[..., 0])
     about = _about_tensor(tensor, place, asks, code, is_other)
@@ -92,7 +93,11 @@ def _in_memory(layouts: npt.NDArray[np.int8], sizes: Integers) -> npt.NDArray[np
 
 
 def _about_tensor(
-    tensor: Integers, place: Integers, asks: npt.NDArray[np.bool_], code: Integers, is_other: npt.NDArray[np.bool_]
+    tensor: Integers,
+    place: Integers,
+    asks: npt.NDArray[np.bool_],
+    code: npt.NDArray[np.int32],
+    is_other: npt.NDArray[np.bool_],
 ) -> list[npt.NDArray[Any]]:
     """What a request has to do with the others for its tensor; arrays [c, s], in the order of :class:`Requests`.
 
@@ -100,7 +105,7 @@ def _about_tensor(
         tensor: int64[s], ascending.
         place: int64[s].
         asks: bool[c, s].
-        code: int64[c, s], the number of each layout; 0 where none is asked for.
+        code: int32[c, s], the packed layouts; 0 where none is asked for.
         is_other: bool[c, s].
     """
     if not len(tensor):
