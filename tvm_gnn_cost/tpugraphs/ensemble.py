@@ -17,7 +17,7 @@ import numpy as np
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json, write_text
 from tvm_gnn_cost.tpugraphs.fit import fit, trained_on
-from tvm_gnn_cost.tpugraphs.models.configured_graph import EncoderConfig
+from tvm_gnn_cost.tpugraphs.models.configured_graph import ModelConfig
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
 from tvm_gnn_cost.tpugraphs.ranker import Ranker
 from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings, RankerSettings
@@ -28,7 +28,7 @@ _KEPT = "kept.json"
 def train_ensemble(
     collection: str,
     model: str,
-    config: EncoderConfig,
+    config: ModelConfig,
     graphs: Sequence[PreparedGraph],
     settings: RankerSettings,
     ensemble: EnsembleSettings,
@@ -117,7 +117,7 @@ def _load_finished(
     path: Path,
     collection: str,
     model: str,
-    config: EncoderConfig,
+    config: ModelConfig,
     settings: RankerSettings,
     train: Sequence[PreparedGraph],
     validation: Sequence[PreparedGraph],

@@ -30,12 +30,15 @@ from tvm_gnn_cost.tpugraphs.models.configured_graph import (
     ConfigurationModel,
     ConfiguredInput,
     EncoderConfig,
+    ModelConfig,
+    OpcodeTable,
     OpcodeVectors,
+    RankingModel,
 )
 from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses
 from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
-from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, score
+from tvm_gnn_cost.tpugraphs.ranker import MODELS, NO_KERNELS, GraphInputs, Ranker, score
 from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 from tvm_gnn_cost.training.loop import EpochSteps, OnEpoch, run
 from tvm_gnn_cost.training.scale import Scale
@@ -85,7 +88,7 @@ class _ValidationGraphs(IterableDataset[GraphInputs]):
 class RankerModule(lightning.LightningModule):
     """A model with its loss and its optimizer."""
 
-    def __init__(self, net: ConfigurationModel, settings: RankerSettings) -> None:
+    def __init__(self, net: RankingModel, settings: RankerSettings) -> None:
         super().__init__()
         self.net, self.settings = net, settings
 
@@ -137,7 +140,7 @@ class RankerModule(lightning.LightningModule):
 
 def fit(
     model: str,
-    config: EncoderConfig,
+    config: ModelConfig,
     train: Sequence[PreparedGraph],
     validation: Sequence[PreparedGraph],
     settings: RankerSettings,
@@ -158,8 +161,8 @@ def fit(
         on_epoch: Called after each epoch with its number, from 1, and its metrics.
 
     Raises:
-        InputError: there is nothing to train or to validate on, only some of the graphs were pruned, or there is no
-            such model or loss.
+        InputError: there is nothing to train or to validate on, only some of the graphs were pruned, the model needs
+            kernels and a graph has none, or there is no such model or loss.
         WorkError: the training diverged in its first epoch.
     """
     if model not in MODELS:
@@ -173,21 +176,18 @@ def fit(
     usable, valid = _usable(train), _usable(validation)
     if not usable or not valid:
         raise InputError("training needs a graph to train on and another one to validate on, each with two runtimes")
+    without = [graph.name for graph in (*usable, *valid) if graph.kernels is None]
+    if model == "kernel-costs" and without:
+        raise InputError(f"{without[0]}: {NO_KERNELS}")
     if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
         raise InputError("some of the graphs were pruned and some were not; prepare them alike")
     scale = Scale.fit((graph.numbers for graph in usable), is_log=settings.log_features)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         net = MODELS[model][0](config)
-    opcodes = net.encoder.opcodes
     hidden_share = 0.0
-    if isinstance(opcodes, OpcodeVectors):
-        opcodes.vectors[:] = torch.from_numpy(opcode_vectors(usable, config.opcode_channels, settings.seed))
-    else:
-        known = np.unique(np.concatenate([graph.opcode for graph in usable]))
-        opcodes.is_known[:] = False
-        opcodes.is_known[known[known < len(opcodes.is_known)]] = True
-        hidden_share = config.unknown_opcodes
+    if isinstance(net, ConfigurationModel) and isinstance(config, EncoderConfig):
+        hidden_share = _show_opcodes(net.encoder.opcodes, config, usable, settings.seed)
     source = trained_on(train, validation)
     fingerprint = json.dumps([model, asdict(config), asdict(settings), source])
     steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings, hidden_share)
@@ -197,6 +197,19 @@ def fit(
     card = {"training": {**asdict(settings), **source, "validation_error": found.validation_error}}
     weights = with_prefix(found.state, "net.")
     return Ranker(model, config, scale, weights, settings.configs_per_step, usable[0].is_pruned, card)
+
+
+def _show_opcodes(
+    opcodes: OpcodeTable | OpcodeVectors, config: EncoderConfig, graphs: Sequence[PreparedGraph], seed: int
+) -> float:
+    """Prepares a model for the opcodes of its training graphs; returns the share of nodes whose opcodes steps hide."""
+    if isinstance(opcodes, OpcodeVectors):
+        opcodes.vectors[:] = torch.from_numpy(opcode_vectors(graphs, config.opcode_channels, seed))
+        return 0.0
+    known = np.unique(np.concatenate([graph.opcode for graph in graphs]))
+    opcodes.is_known[:] = False
+    opcodes.is_known[known[known < len(opcodes.is_known)]] = True
+    return config.unknown_opcodes
 
 
 def trained_on(train: Sequence[PreparedGraph], validation: Sequence[PreparedGraph]) -> dict[str, Any]:

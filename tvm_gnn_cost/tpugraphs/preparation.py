@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,18 @@ from tvm_gnn_cost.tpugraphs.format import (
     TILE_VALUES,
     Kind,
 )
+from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES, Kernels, find_kernels
+from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions
 from tvm_gnn_cost.tpugraphs.npz import ConfiguredGraph, content_id, read_graphs
 from tvm_gnn_cost.tpugraphs.pack import pack
-from tvm_gnn_cost.tpugraphs.prepared_graph import configs_file, configs_shape, graph_file, prepared_folder, read_arrays
+from tvm_gnn_cost.tpugraphs.prepared_graph import (
+    configs_file,
+    configs_shape,
+    graph_file,
+    has_kernels,
+    prepared_folder,
+    read_arrays,
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,7 @@ def prepare(
     collections: Sequence[str] | None = None,
     *,
     prunes: bool = True,
+    kernels: bool = False,
     progress: Progress = ignore,
 ) -> Preparation:
     """Prepares the graphs of published collections; graphs that are already prepared are not prepared again.
@@ -95,11 +106,13 @@ def prepare(
         folder: Where the prepared graphs go.
         collections: Which collections; by default all that the root holds.
         prunes: See :func:`prepare_graph`.
+        kernels: See :func:`prepare_graph`.
         progress: Receives how many graphs are done.
 
     Raises:
-        InputError: there is no such collection, or a prepared graph in ``folder`` is damaged, was prepared with the
-            other ``prunes``, or from another file of the same name.
+        InputError: there is no such collection, it has tiles and ``kernels`` is true, or a prepared graph in ``folder``
+            is damaged, was prepared with the other ``prunes`` or without ``kernels``, or from another file of the same
+            name.
         FileNotFoundError: the root holds no file of the collections.
     """
     check_folder(folder)
@@ -107,6 +120,9 @@ def prepare(
     if not names:
         raise FileNotFoundError(f"{root} holds no collection; expected npz/layout/... or npz/tile/... below it")
     files = [(name, split, graph_files(root, name, split)) for name in names for split in SPLITS]
+    tiles = [name for name in names if collection_kind(name) == "tile"]
+    if kernels and tiles:
+        raise InputError(f"{tiles[0]} has tiles; kernels can be found for layouts alone")
     total = sum(len(paths) for _, _, paths in files)
     if not total:
         raise FileNotFoundError(f"{root} holds no npz file of {', '.join(names)}")
@@ -114,14 +130,20 @@ def prepare(
     saved = dict.fromkeys(names, Savings())
     for name, split, paths in files:
         there = prepared_folder(folder, name, split)
-        for _, one in prepare_files(paths, there, problems, kind=collection_kind(name), prunes=prunes):
+        for _, one in prepare_files(paths, there, problems, kind=collection_kind(name), prunes=prunes, kernels=kernels):
             saved[name] = saved[name] + one
             progress(Advanced(sum(each.graphs for each in saved.values()) + len(problems), total))
     return Preparation(saved, tuple(problems))
 
 
 def prepare_files(
-    files: Iterable[Path], folder: Path, problems: list[str], *, kind: Kind | None = None, prunes: bool = True
+    files: Iterable[Path],
+    folder: Path,
+    problems: list[str],
+    *,
+    kind: Kind | None = None,
+    prunes: bool = True,
+    kernels: bool = False,
 ) -> Iterator[tuple[Path, Savings]]:
     """Prepares files one by one and yields each with its savings, also if it was prepared before.
 
@@ -131,25 +153,28 @@ def prepare_files(
         problems: Receives a message for each file that is left out, because it can't be read.
         kind: What the files' collection holds; by default what each file's fields tell.
         prunes: See :func:`prepare_graph`.
+        kernels: See :func:`prepare_graph`.
 
     Raises:
-        InputError: a prepared graph in ``folder`` is damaged, was prepared with the other ``prunes``, or from another
-            file of the same name.
+        InputError: a prepared graph in ``folder`` is damaged, was prepared with the other ``prunes`` or without
+            ``kernels``, or from another file of the same name.
     """
     for path in files:
         if graph_file(folder, path.stem).exists():
-            yield path, _read_savings(folder, path, prunes)
+            yield path, _read_savings(folder, path, prunes, kernels)
             continue
         for graph in read_graphs([path], problems, kind):
             try:
-                saved = prepare_graph(graph, folder, prunes=prunes)
+                saved = prepare_graph(graph, folder, prunes=prunes, kernels=kernels)
             except InputError as error:
                 problems.append(str(error))
                 continue
             yield path, saved
 
 
-def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = False, prunes: bool = True) -> Savings:
+def prepare_graph(
+    graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = False, prunes: bool = True, kernels: bool = False
+) -> Savings:
     """Writes the two files of a prepared graph.
 
     Args:
@@ -157,6 +182,8 @@ def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = F
         folder: Where the files go.
         keeps_equal: Keep equal configurations too; ranking needs all of them, training does not.
         prunes: Keep only the configurable nodes and their neighbours, see :func:`prune`.
+        kernels: Find the kernels of each configuration of layouts too, in the whole graph: the model ``kernel-costs``
+            reads them. It takes about 3 ms a configuration of 200 nodes.
 
     Raises:
         InputError: the configurations are damaged.
@@ -170,6 +197,7 @@ def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = F
     edges = renumber[graph.edge_index]
     kept_bytes = _write_configs(graph, rows, configs_file(folder, graph.name))
     values = LAYOUT_VALUES * len(graph.config_nodes) if kind == "layout" else TILE_VALUES
+    found = _kernels(graph, rows) if kernels else None
     seconds = time.perf_counter() - start
     saved = Savings(1, len(graph.node_feat), len(nodes), count, len(rows), 4 * count * values, kept_bytes, seconds)
     with replacing(graph_file(folder, graph.name)) as unfinished, unfinished.open("wb") as file:
@@ -185,6 +213,9 @@ def prepare_graph(graph: ConfiguredGraph, folder: Path, *, keeps_equal: bool = F
             runtime=np.zeros(0) if graph.runtime is None else graph.runtime[rows],
             savings=np.array(astuple(saved)),
             is_pruned=prunes,
+            kernel_features=np.zeros((0, KERNEL_FEATURES), np.float32) if found is None else found.features,
+            kernels=np.zeros(0, np.int64) if found is None else found.of,
+            kernel_begins=np.zeros(0, np.int64) if found is None else found.begins,
             source=content_id(graph.path),
         )
     return saved
@@ -247,23 +278,39 @@ def _write_configs(graph: ConfiguredGraph, rows: npt.NDArray[np.int64], path: Pa
     shape = configs_shape(graph.configs.kind, len(rows), len(graph.config_nodes))
     with replacing(path) as unfinished:
         out = np.lib.format.open_memmap(unfinished, "w+", np.int32 if is_layout else np.float32, shape)
-        start = done = 0
-        for chunk in graph.configs.iterate():
-            end = int(np.searchsorted(rows, start + len(chunk)))
-            kept = chunk[rows[done:end] - start]
-            out[done:end] = pack(kept) if is_layout else kept
-            start, done = start + len(chunk), end
+        done = 0
+        for kept in _kept(graph, rows):
+            out[done : done + len(kept)] = pack(kept) if is_layout else kept
+            done += len(kept)
         out.flush()
     return int(out.nbytes)
 
 
-def _read_savings(folder: Path, path: Path, prunes: bool) -> Savings:
+def _kept(graph: ConfiguredGraph, rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[Any]]:
+    """The given configurations, some at a time."""
+    start = done = 0
+    for chunk in graph.configs.iterate():
+        end = int(np.searchsorted(rows, start + len(chunk)))
+        yield chunk[rows[done:end] - start]
+        start, done = start + len(chunk), end
+
+
+def _kernels(graph: ConfiguredGraph, rows: npt.NDArray[np.int64]) -> Kernels:
+    """The kernels of the given configurations."""
+    numbers, opcode = graph.node_feat[:, :NODE_NUMBERS], graph.node_opcode.astype(np.int64)
+    whole = ConfigurableInstructions(numbers, opcode, graph.edge_index, graph.config_nodes)
+    return find_kernels(whole, (config.astype(np.int8) for kept in _kept(graph, rows) for config in kept))
+
+
+def _read_savings(folder: Path, path: Path, prunes: bool, kernels: bool) -> Savings:
     """The savings of a graph that was prepared before."""
     there = graph_file(folder, path.stem)
     found = read_arrays(there)
     if bool(found["is_pruned"]) != prunes:
         how = "pruned" if found["is_pruned"] else "not pruned"
         raise InputError(f"{there}: it was {how} when it was prepared; choose another folder")
+    if kernels and not has_kernels(found):
+        raise InputError(f"{there}: it was prepared without kernels; choose another folder")
     if str(found.get("source")) != content_id(path):
         raise InputError(f"{there} was not prepared from {path}, which differs; choose another folder")
     *counts, seconds = found["savings"].tolist()

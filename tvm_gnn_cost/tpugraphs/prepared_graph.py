@@ -6,6 +6,7 @@ everything else and is written last: where it exists, the graph is complete.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tvm_gnn_cost.tpugraphs.format import (
     TILE_VALUES,
     Kind,
 )
+from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES, Kernels
 from tvm_gnn_cost.tpugraphs.pack import unpack
 
 #: The arrays of an npz file: their types and shapes. A letter is the same size wherever it stands.
@@ -36,6 +38,9 @@ _ARRAYS: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "runtime": ("float64", ("r",)),
     "savings": ("float64", ("s",)),
     "is_pruned": ("bool", ()),
+    "kernel_features": ("float32", ("u", KERNEL_FEATURES)),
+    "kernels": ("int64", ("z",)),
+    "kernel_begins": ("int64", ("b",)),
 }
 
 
@@ -56,6 +61,7 @@ class PreparedGraph:
             is secret.
         configs_file: The file of configurations: int32[c, nc, 3] packed layouts or float32[c, 24] tiles.
         is_pruned: Whether nodes were left out; a model ranks graphs that were prepared like those it was trained on.
+        kernels: The kernels of each configuration, in the whole graph; None where it was prepared without them.
     """
 
     name: str
@@ -69,6 +75,7 @@ class PreparedGraph:
     runtime: npt.NDArray[np.float64] | None
     configs_file: Path
     is_pruned: bool = True
+    kernels: Kernels | None = None
 
     @property
     def packed(self) -> npt.NDArray[Any]:
@@ -139,14 +146,22 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
         runtime if len(runtime) else None,
         configs_file(folder, name),
         bool(found["is_pruned"]),
+        Kernels(found["kernel_features"], found["kernels"], found["kernel_begins"]) if has_kernels(found) else None,
     )
     # Damage is found here and not in the middle of a training.
     limits = {"opcode": OPCODE_LIMIT, "edge_index": len(graph.numbers), "config_nodes": len(graph.numbers)}
+    limits["kernels"] = len(found["kernel_features"])
     for field, limit in limits.items():
         if found[field].size and not (found[field].min() >= 0 and found[field].max() < limit):
             raise _damaged(folder / f"{name}.npz", f"{field} holds something else than numbers from 0 to {limit - 1}")
     if len(runtime) not in (0, len(graph.config_rows)):
         raise _damaged(folder / f"{name}.npz", f"{len(runtime)} runtimes of {len(graph.config_rows)} configurations")
+    begins = found["kernel_begins"]
+    ends = [0, len(found["kernels"])]
+    if len(begins) and (len(begins) != len(graph.config_rows) + 1 or begins[[0, -1]].tolist() != ends):
+        raise _damaged(folder / f"{name}.npz", "the kernels are not those of its configurations")
+    if (np.diff(begins) < 0).any():
+        raise _damaged(folder / f"{name}.npz", "the kernels of its configurations are in no order")
     packed = graph.packed
     shape, expected = packed.shape, configs_shape(kind, len(graph.config_rows), len(graph.config_nodes))
     if packed.dtype != (np.int32 if kind == "layout" else np.float32):
@@ -157,6 +172,15 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
             "delete both and prepare again"
         )
     return graph
+
+
+def has_kernels(found: Mapping[str, npt.NDArray[Any]]) -> bool:
+    """Whether a graph was prepared with kernels.
+
+    Args:
+        found: What :func:`read_arrays` returned.
+    """
+    return len(found["kernel_begins"]) > 0
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -14,23 +14,27 @@ from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
+from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
 from tvm_gnn_cost.tpugraphs.models.cheb_sage import ChebSage, ChebSageConfig
-from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
+from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput, KernelInput, ModelConfig, RankingModel
 from tvm_gnn_cost.tpugraphs.models.gru import GRUConfig, GRURuntime
+from tvm_gnn_cost.tpugraphs.models.kernel_costs import KernelCosts, KernelCostsConfig
 from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses, RankClassesConfig
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
-from tvm_gnn_cost.tpugraphs.operands import configured_operands, output_sizes
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
 from tvm_gnn_cost.training.scale import Scale
 from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
 
 #: Each model and its settings, by the name that the command line and checkpoints use.
-MODELS: Mapping[str, tuple[Callable[[Any], ConfigurationModel], type[EncoderConfig]]] = {
+MODELS: Mapping[str, tuple[Callable[[Any], RankingModel], type[ModelConfig]]] = {
     "tgraph": (TGraph, TGraphConfig),
     "cheb-sage": (ChebSage, ChebSageConfig),
     "rank-classes": (RankClasses, RankClassesConfig),
     "gru": (GRURuntime, GRUConfig),
+    "kernel-costs": (KernelCosts, KernelCostsConfig),
 }
+#: What is wrong with a graph without kernels, and the way out.
+NO_KERNELS = "it was prepared without kernels; prepare it in another folder, with --kernels"
 _FORMAT_VERSION = 1
 
 
@@ -49,7 +53,7 @@ class Ranker:
     """
 
     model: str
-    config: EncoderConfig
+    config: ModelConfig
     scale: Scale
     state: dict[str, Tensor]
     configs_per_step: int
@@ -110,7 +114,12 @@ class Ranker:
             raise InputError(f"{path}: the checkpoint's mean and deviation have not {NODE_NUMBERS} values each")
         return ranker
 
-    def build(self) -> ConfigurationModel:
+    @property
+    def needs_kernels(self) -> bool:
+        """Whether it ranks only graphs that were prepared with kernels."""
+        return self.model == "kernel-costs"
+
+    def build(self) -> RankingModel:
         """The network with its weights, in evaluation mode.
 
         Raises:
@@ -135,8 +144,6 @@ class GraphInputs:
         self.permutation = torch.from_numpy(graph.permutation)
         self.edge_index = torch.from_numpy(graph.edge_index)
         self.config_nodes = torch.from_numpy(graph.config_nodes)
-        operands = configured_operands(graph.numbers, graph.opcode, graph.edge_index, graph.config_nodes)
-        self.operands, self.sizes = torch.from_numpy(operands), torch.from_numpy(output_sizes(graph.numbers))
 
     def with_configs(self, rows: npt.NDArray[np.int64], hidden: npt.NDArray[np.bool_] | None = None) -> ConfiguredInput:
         """The input of a model: the graph with some of its configurations.
@@ -149,12 +156,20 @@ class GraphInputs:
         opcode = self.opcode if hidden is None else self.opcode.masked_fill(torch.from_numpy(hidden), 0)
         return ConfiguredInput(
             *(self.numbers, opcode, self.permutation, self.edge_index, self.config_nodes, configs),
-            *(self.operands, self.sizes),
+            self._kernels(rows),
         )
+
+    def _kernels(self, rows: npt.NDArray[np.int64]) -> KernelInput:
+        if self.graph.kernels is None:
+            nothing = torch.zeros(0, dtype=torch.long)
+            return KernelInput(torch.zeros(0, KERNEL_FEATURES), nothing, nothing)
+        kernels = self.graph.kernels.of_configs(rows)
+        of_config = np.repeat(np.arange(len(rows)), np.diff(kernels.begins))
+        return KernelInput(*map(torch.from_numpy, (kernels.features, kernels.of, of_config)))
 
 
 def score(
-    net: ConfigurationModel,
+    net: RankingModel,
     inputs: GraphInputs,
     rows: npt.NDArray[np.int64],
     at_once: int,
@@ -197,11 +212,14 @@ def score_with_all(rankers: Sequence[Ranker], graph: PreparedGraph, permutations
         permutations: See :func:`score`.
 
     Raises:
-        InputError: a model's weights do not fit its network, or its scores are not finite.
+        InputError: a model's weights do not fit its network, its scores are not finite, or it needs kernels and the
+            graph has none.
     """
     rows = np.arange(len(graph.config_rows))
     total = np.zeros(len(rows))
     for ranker in rankers:
+        if ranker.needs_kernels and graph.kernels is None:
+            raise InputError(f"{graph.name}: {NO_KERNELS}")
         scores = score(ranker.build(), GraphInputs(graph, ranker.scale), rows, ranker.configs_per_step, permutations)
         if not np.isfinite(scores).all():
             raise InputError(

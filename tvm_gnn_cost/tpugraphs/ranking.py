@@ -191,11 +191,12 @@ def rank_files(
     kind = rankers[0].config.kind
     if any(ranker.config.kind != kind for ranker in rankers):
         raise InputError("some of the models rank layouts and some tiles: they can't rank together")
+    kernels = any(ranker.needs_kernels for ranker in rankers)
     for graph in read_graphs(files, problems, kind):
         # Through a file, because the configurations of a graph may not fit into memory.
         with TemporaryDirectory() as scratch:
             try:
-                prepare_graph(graph, Path(scratch), keeps_equal=True, prunes=prunes)
+                prepare_graph(graph, Path(scratch), keeps_equal=True, prunes=prunes, kernels=kernels)
                 scores = score_with_all(rankers, read_prepared(Path(scratch), graph.name), permutations)
             except InputError as error:
                 problems.append(str(error))

@@ -23,6 +23,10 @@ def prepare(
         bool,
         typer.Option(help="Keep only configurable nodes and their neighbours; small graphs may keep all their nodes."),
     ] = True,
+    kernels: Annotated[
+        bool,
+        typer.Option("--kernels", help="Find the kernels of each layout too, for --model kernel-costs; 3 ms a layout."),
+    ] = False,
     json: JsonOption = None,
 ) -> None:
     """Prunes graphs, drops equal configurations and packs the rest: training reads this, a fraction of the size.
@@ -35,7 +39,9 @@ def prepare(
         from tvm_gnn_cost import tpugraphs
 
         with Display("graphs") as display:
-            prepared = tpugraphs.prepare(root, folder, collection or None, prunes=prune, progress=display)
+            prepared = tpugraphs.prepare(
+                root, folder, collection or None, prunes=prune, kernels=kernels, progress=display
+            )
         table = Table(title=f"prepared in {folder}", title_justify="left")
         for heading in ("collection", "graphs", "nodes", "kept", "configs", "kept", "MiB", "kept", "seconds"):
             table.add_column(heading, justify="left" if heading == "collection" else "right")

@@ -21,15 +21,19 @@ class ModelOption(StrEnum):
     cheb_sage = "cheb-sage"
     rank_classes = "rank-classes"
     gru = "gru"
+    kernel_costs = "kernel-costs"
 
 
 def train(
     prepared: Annotated[Path, typer.Argument(help="The folder that 'tpugraphs prepare' wrote.")],
     collection: Annotated[str, typer.Argument(help="One of the five collections; each has its own models.")],
     folder: Annotated[Path, typer.Argument(help="Where the models go; the same folder resumes.")],
-    model: Annotated[ModelOption, typer.Option(help="Which model.")] = ModelOption.tgraph,
+    model: Annotated[
+        ModelOption, typer.Option(help="Which model; kernel-costs wants graphs prepared with --kernels.")
+    ] = ModelOption.tgraph,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the graphs. [default: xla 750, nlp 1000, tiles 18]")
+        int | None,
+        typer.Option(min=1, help="Passes over the graphs. [default: xla 750, nlp 1000, tiles 18; kernel-costs 100]"),
     ] = None,
     configs_per_step: Annotated[
         int | None,

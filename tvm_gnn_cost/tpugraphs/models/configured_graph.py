@@ -27,6 +27,25 @@ from tvm_gnn_cost.tpugraphs.settings import check_values
 
 
 @dataclass(frozen=True)
+class KernelInput:
+    """The kernels of c configurations, see ``kernels.py``; u different ones.
+
+    Attributes:
+        features: float32[u, 43].
+        of: int64[z], the kernels of all configurations.
+        config: int64[z], the configuration that each of them belongs to, from 0 to c - 1.
+    """
+
+    features: Tensor
+    of: Tensor
+    config: Tensor
+
+    def to(self, device: torch.device) -> KernelInput:
+        """The same kernels on another device."""
+        return KernelInput(self.features.to(device), self.of.to(device), self.config.to(device))
+
+
+@dataclass(frozen=True)
 class ConfiguredInput:
     """One graph of n nodes and c of its configurations, on one device.
 
@@ -37,8 +56,7 @@ class ConfiguredInput:
         edge_index: int64[2, m]; a column (u, v) means that u consumes v's output.
         config_nodes: int64[nc], the nodes that have layouts; empty for tiles.
         configs: int8[c, nc, 18] layouts or float32[c, 24] tiles.
-        operands: int64[nc, 3], the nodes whose outputs the layouts are of; -1 for none.
-        sizes: int64[n, 6], the first dimensions of each node's output, padded with 0.
+        kernels: The kernels of the configurations; none where the graph was prepared without them.
     """
 
     numbers: Tensor
@@ -47,8 +65,7 @@ class ConfiguredInput:
     edge_index: Tensor
     config_nodes: Tensor
     configs: Tensor
-    operands: Tensor
-    sizes: Tensor
+    kernels: KernelInput
 
     @cached_property
     def sharing(self) -> Sharing:
@@ -84,15 +101,25 @@ class ConfiguredInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
-    """How nodes are encoded; the settings of every model begin with these.
+class ModelConfig:
+    """The settings of every model begin with these.
+
+    Attributes:
+        kind: What the configurations are.
+    """
+
+    kind: Kind = "layout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(ModelConfig):
+    """How nodes are encoded; the settings of every model that reads nodes begin with these.
 
     Raises:
         InputError: a value is out of range.
 
     Attributes:
         AT_LEAST_ONE: The names of the fields that are sizes.
-        kind: What the configurations are.
         channels: Width of the network.
         opcode_channels: Width of an opcode's embedding.
         layout_channels: Width of the embedding of each of the six places of a layout.
@@ -103,7 +130,6 @@ class EncoderConfig:
 
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("channels", "opcode_channels", "layout_channels")
 
-    kind: Kind = "layout"
     channels: int = 128
     opcode_channels: int = 16
     layout_channels: int = 4
@@ -197,18 +223,23 @@ class NodeEncoder(nn.Module):
         return vectors.flatten(-2)
 
 
-class ConfigurationModel(nn.Module):
-    """A model that computes one vector per configuration; subclasses pool the nodes and score the vectors.
+class RankingModel(nn.Module):
+    """A model that scores configurations; a higher score means faster.
 
     Attributes:
         compares: Whether a configuration's score depends on the other configurations that are scored with it.
+    """
+
+    compares = False
+
+
+class ConfigurationModel(RankingModel):
+    """A model that computes one vector per configuration; subclasses pool the nodes and score the vectors.
 
     Args:
         config: How nodes are encoded.
         pooled_channels: Width of what :meth:`pool` returns.
     """
-
-    compares = False
 
     def __init__(self, config: EncoderConfig, pooled_channels: int) -> None:
         super().__init__()

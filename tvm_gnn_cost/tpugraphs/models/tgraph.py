@@ -22,7 +22,6 @@ from torch_geometric.nn import SAGEConv
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfigurationModel, ConfiguredInput, EncoderConfig
-from tvm_gnn_cost.tpugraphs.models.copies import Copies
 from tvm_gnn_cost.tpugraphs.models.sharing import Integers, Neighbourhood, Sharing, gather, on_device
 
 #: Nodes times configurations that are computed at once: few enough for the caches, enough to multiply matrices well.
@@ -57,8 +56,6 @@ class TGraphConfig(EncoderConfig):
             ranked better too).
         activation: Apply GELU ``inside`` the residual connection, to what is added (equation 3), or ``behind`` it, to
             the sum (the authors' code).
-        copies: Add what the copies cost that the layouts cause, see :class:`~.copies.Copies`; no part of the published
-            network.
     """
 
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*EncoderConfig.AT_LEAST_ONE, "blocks", "squeeze")
@@ -72,14 +69,11 @@ class TGraphConfig(EncoderConfig):
     aggregation: Literal["mean", "sum"] = "mean"
     l2_norm: bool = False
     activation: Literal["inside", "behind"] = "inside"
-    copies: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cross_attention and self.channels % 2:
             raise InputError(f"channels is {self.channels}; with cross attention, expected an even number")
-        if self.copies and self.kind == "tile":
-            raise InputError("copies is true; tiles cause none, expected false")
 
 
 class ChannelAttention(nn.Module):
@@ -433,7 +427,6 @@ class TGraph(ConfigurationModel):
         late = config.kind == "tile" and config.cross_attention
         self.cross = CrossConfigAttention() if late else nn.Identity()
         self.out = nn.Linear(config.channels * (2 if late else 1), 1)
-        self.copies = Copies() if config.copies else None
 
     def pool(self, encoded: Tensor, graph: ConfiguredInput) -> Tensor:
         """The mean over the nodes after the blocks, float32[c, channels]."""
@@ -445,4 +438,4 @@ class TGraph(ConfigurationModel):
         if not self.has_edges:
             graph = replace(graph, edge_index=graph.edge_index[:, :0])
         scores: Tensor = self.out(self.cross(self.hidden(graph))).squeeze(-1)
-        return scores if self.copies is None else scores + self.copies(graph)
+        return scores
