@@ -35,7 +35,7 @@ from tvm_gnn_cost.tpugraphs.metrics import graph_metrics, mean_metrics
 from tvm_gnn_cost.tpugraphs.preparation import prepare_files
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph, prepared_folder, read_all_prepared
 from tvm_gnn_cost.tpugraphs.ranker import MODELS, score_with_all
-from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS, RankerSettings
+from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS, RankerSettings, recipe
 
 LAYOUTS, TILES = "layout:xla:random", "tile:xla"
 BASELINES = ("xgb on pooled features", "fewest constraints", "random")
@@ -75,9 +75,13 @@ class Row:
     models: int = 1
 
 
-# With copies, fewer epochs ranked better on folds of train and valid.
-FEWER_EPOCHS = {"epochs": 12, "patience": 12}
+# The recipe of this model, which was chosen on folds of train and valid.
+_RECIPE = recipe(LAYOUTS, "kernel-costs")
 ROWS = {
+    "kernel-costs": Row(
+        "kernel-costs",
+        settings={name: getattr(_RECIPE, name) for name in ("epochs", "patience", "learning_rate")},
+    ),
     "tgraph": Row("tgraph"),
     "tgraph without channel attention": Row("tgraph", {"channel_attention": False}),
     "tgraph without cross attention": Row("tgraph", {"cross_attention": False}),
@@ -87,8 +91,6 @@ ROWS = {
     "tgraph, activation behind the sum": Row("tgraph", {"activation": "behind"}),
     "tgraph, hinge summed": Row("tgraph", {}, {"loss": "hinge-sum"}),
     "tgraph, the top weighs more": Row("tgraph", {}, {"loss": "hinge-top"}),
-    "tgraph with copies": Row("tgraph", {"copies": True}, FEWER_EPOCHS),
-    "four tgraphs with copies together": Row("tgraph", {"copies": True}, FEWER_EPOCHS, models=4),
     "four tgraphs together": Row("tgraph", models=4),
     "cheb-sage": Row("cheb-sage"),
     "rank-classes": Row("rank-classes"),
@@ -163,13 +165,13 @@ def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) 
 def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
     """The table of the measured layouts."""
     prepared = work / "prepared"
-    left_out = tpugraphs.prepare(arguments.data, prepared, [LAYOUTS]).left_out
+    rows = ("tgraph", *BASELINES) if arguments.quick else arguments.models
+    left_out = tpugraphs.prepare(arguments.data, prepared, [LAYOUTS], kernels="kernel-costs" in rows).left_out
     if left_out:
         raise InputError(left_out[0])
     card = json.loads((arguments.data / "card.json").read_text())
     test = [graph.name for graph in read_all_prepared(prepared, LAYOUTS, arguments.split)]
     ceiling = float(np.mean([card["graphs"][name]["retest_tau"] for name in test]))
-    rows = ("tgraph", *BASELINES) if arguments.quick else arguments.models
     jobs = [(row, seed, arguments.split) for row in rows for seed in range(arguments.seeds)]
     data = Data(prepared, LAYOUTS, _digest(sorted((arguments.data / "npz").rglob("*.npz"))))
     found = _all_runs(jobs, size, data, runs)

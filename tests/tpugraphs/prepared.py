@@ -27,7 +27,7 @@ def prepared(folder: Path, kind: str, count: int, *, prunes: bool = True) -> lis
             fields = tile_fields(configs=60, seed=seed) | {"config_runtime_normalizers": np.ones(60)}
             runtime = 1 + fields["config_feat"][:, 2] / 1000
         files.append(write(folder / "npz" / f"{kind}{seed}.npz", fields, config_runtime=runtime))
-    assert len(list(prepare_files(files, folder / "prepared", [], prunes=prunes))) == count
+    assert len(list(prepare_files(files, folder / "prepared", [], prunes=prunes, kernels=kind == "layout"))) == count
     return [read_prepared(folder / "prepared", file.stem) for file in files]
 
 

@@ -256,9 +256,8 @@ class _Program:
         shape = self._shape[end]
         walked = in_memory(self._layout[end], shape)
         # The loop's first element, its neighbour, and the one beside it in the next dimension.
-        starts = [
-            tuple(int(one in walked[place : place + 1]) for one in range(len(shape))) for place in (len(shape), 0, 1)
-        ]
+        moves = (), walked[:1], walked[1:2]
+        starts = [tuple(int(one in moved) for one in range(len(shape))) for moved in moves]
         simple = transcendental = divisions = 0
         leaves: set[tuple[int, int, int]] = set()
         seen = {(end, starts[1])}

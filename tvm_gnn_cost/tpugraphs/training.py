@@ -68,7 +68,8 @@ def train(
         prepared: The folder that :func:`~tvm_gnn_cost.tpugraphs.prepare` wrote.
         collection: One of the five collections.
         folder: Where the models go; with several seeds each has a folder of its own below it.
-        model: ``tgraph``, ``cheb-sage``, ``rank-classes`` or ``gru``.
+        model: ``tgraph``, ``cheb-sage``, ``rank-classes``, ``gru`` or ``kernel-costs``, which wants prepared
+            kernels.
         epochs: Passes over the graphs; by default the recipe's: 750 for xla, 1000 for nlp, 18 for tiles.
         configs_per_step: Configurations that are compared at once; by default the recipe's: 128 for the random
             collections, 64 for the others.

@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput
+from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
+from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput, KernelInput
 
 
 def graph(kind: str = "layout", nodes: int = 6, configs: int = 5, seed: int = 0) -> ConfiguredInput:
@@ -27,9 +28,16 @@ def graph(kind: str = "layout", nodes: int = 6, configs: int = 5, seed: int = 0)
         torch.stack([torch.arange(1, nodes), torch.arange(nodes - 1)]),
         config_nodes,
         layouts if kind == "layout" else tiles,
-        torch.stack([config_nodes, config_nodes - 1, torch.full_like(config_nodes, -1)], dim=1),
-        integers(1, 9, nodes, 6),
+        kernels(configs, seed),
     )
+
+
+def kernels(configs: int, seed: int = 0) -> KernelInput:
+    """Four random kernels, of which each configuration has three."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.rand(4, KERNEL_FEATURES, generator=generator)
+    of = torch.randint(0, 4, (3 * configs,), generator=generator)
+    return KernelInput(features, of, torch.arange(configs).repeat_interleave(3))
 
 
 def repeated(copies: int = 4, configs: int = 5, seed: int = 0) -> ConfiguredInput:
@@ -58,8 +66,7 @@ def repeated(copies: int = 4, configs: int = 5, seed: int = 0) -> ConfiguredInpu
         order[torch.cat(edges, dim=1)],
         order[config_nodes],
         layouts,
-        torch.stack([order[config_nodes], *2 * [torch.full_like(config_nodes, -1)]], dim=1),
-        one.sizes[kind],
+        one.kernels,
     )
 
 
@@ -74,8 +81,6 @@ def renumbered(given: ConfiguredInput) -> ConfiguredInput:
         permutation=given.permutation[nodes],
         edge_index=number[given.edge_index],
         config_nodes=number[given.config_nodes],
-        operands=torch.where(given.operands < 0, -1, number[given.operands]),
-        sizes=given.sizes[nodes],
     )
 
 

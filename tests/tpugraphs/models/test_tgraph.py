@@ -32,15 +32,6 @@ def test_neither_order_matters(kind: str, changes: dict):
     torch.testing.assert_close(net(renumbered(given)), scores)
 
 
-def test_copies_are_added_to_the_score():
-    net, given = model(copies=True), graph()
-    plain = model()
-    plain.load_state_dict({name: value for name, value in net.state_dict().items() if not name.startswith("copies.")})
-    torch.testing.assert_close(net(given), plain(given) + net.copies(given))
-    with pytest.raises(InputError, match="copies is true; tiles cause none, expected false"):
-        model("tile", copies=True)
-
-
 @pytest.mark.parametrize("kind", ["layout", "tile"])
 def test_configurations_see_each_other_by_cross_attention_alone(kind: str):
     given = graph(kind)
