@@ -30,13 +30,25 @@ from tvm_gnn_cost.tpugraphs.layout_assignment import (
 _PRODUCTS = ("dot", "convolution")
 _REDUCTIONS = ("reduce", "reduce-window")
 # What has a kernel of its own, beside loops.
-_OWN_KERNEL = (*_PRODUCTS, *_REDUCTIONS, "concatenate")
+_OWN_KERNEL = (*_PRODUCTS, *_REDUCTIONS)
 _IN_MEMORY = (*_OWN_KERNEL, REQUEST, "parameter")
 # Operations that take many instructions of the processor for an element.
 _TRANSCENDENTAL = ("exponential", "tanh", "log", "power", "logistic", "sine", "cosine")
 _DIVISIONS = ("divide", "rsqrt", "sqrt")
 # They compute nothing: they move what they read, or have no operand.
-_MOVES = ("broadcast", "copy", "iota", "pad", "reshape", "slice", "transpose", "call", *_OWN_KERNEL, REQUEST)
+_MOVES = (
+    "broadcast",
+    "concatenate",
+    "copy",
+    "iota",
+    "pad",
+    "reshape",
+    "slice",
+    "transpose",
+    "call",
+    *_OWN_KERNEL,
+    REQUEST,
+)
 # What the kernel of a reduction does not compute by itself.
 _NOT_ABSORBED = ("call", "concatenate", "constant", "copy", "parameter", "slice", "transpose", REQUEST, *_REDUCTIONS)
 _KINDS = ("loop", *_OWN_KERNEL)
@@ -108,7 +120,7 @@ class Kernels:
     """The kernels of a graph's configurations; equal ones are described once.
 
     Attributes:
-        features: float32[u, 43], u different kernels.
+        features: float32[u, 42], u different kernels.
         of: int64[z], the kernels of all configurations, one configuration behind the other.
         begins: int64[c + 1], where each of c configurations begins in ``of``, and at last z.
     """

@@ -99,7 +99,8 @@ class ConfigurableInstructions:
         self._shape = [tuple(size for size in row if size > 0) for row in output_sizes(numbers).tolist()]
         self._operands: list[list[int]] = [[] for _ in self._opcode]
         for consumer, producer in sorted(zip(*edge_index.tolist(), strict=True)):
-            self._operands[consumer].append(producer)
+            if producer < consumer:  # In a module operands come first; what a damaged file says beyond is no operand.
+                self._operands[consumer].append(producer)
         is_root = numbers[:, _IS_ROOT] == 1
         for node, name in enumerate(self._opcode):
             self._operands[node] = self._without_computations(node, name, is_root)
@@ -220,12 +221,15 @@ class _Assignment:
 
     def result(self) -> AssignedLayouts:
         graph = self._graph
+        # What the network returns is row-major, unless its own layout is asked for.
         for node in graph.order:
-            if graph.opcode[node] == "parameter":
+            if graph.opcode[node] == "parameter" or (node == graph.order[-1] and graph.opcode[node] != REQUEST):
                 self._write(node, row_major(len(graph.shape[node])))
-            elif graph.opcode[node] == REQUEST:
-                self._take(node, 0, graph.layouts[node])
-                self._write(node, graph.layouts[node])
+        # Spread first are the requests for other layouts than row-major, the last one in the module before all.
+        requests = [node for node in graph.order if graph.opcode[node] == REQUEST]
+        for node in sorted(requests, key=lambda one: graph.layouts[one] != row_major(len(graph.layouts[one]))):
+            self._take(node, 0, graph.layouts[node])
+            self._write(node, graph.layouts[node])
         for node in graph.order:
             self._fix_kernel(node)
         self._spread()
@@ -235,10 +239,17 @@ class _Assignment:
                 self._spread()
         output = [layout or row_major(len(shape)) for layout, shape in zip(self._output, graph.shape, strict=True)]
         operands = [
-            [layout or output[one] for layout, one in zip(layouts, those, strict=True)]
-            for layouts, those in zip(self._read, graph.operands, strict=True)
+            [self._read_in(node, place, output) for place in range(len(those))]
+            for node, those in enumerate(graph.operands)
         ]
         return AssignedLayouts(output, operands)
+
+    def _read_in(self, node: int, place: int, output: list[Layout]) -> Layout:
+        """The layout in which an operand is read, when those of all outputs are known."""
+        graph, operand = self._graph, self._graph.operands[node][place]
+        if graph.opcode[node] not in _CHANGE_LAYOUT and len(graph.shape[operand]) == len(graph.shape[node]):
+            return output[node]
+        return self._read[node][place] or output[operand]
 
     def _fix_kernel(self, node: int) -> None:
         """What kernels want is spread last, so that requests come first."""
