@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from tests.tpugraphs.hlo import config, instructions, line
 from tvm_gnn_cost.tpugraphs.kernels import (
+    _KINDS,
+    _SIZES,
     KERNEL_FEATURES,
     Kernels,
     _Common,
-    _KINDS,
     _Loop,
     _Own,
-    _SIZES,
     find_kernels,
 )
 from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions

@@ -9,6 +9,8 @@ from tests.tpugraphs.published import layout_fields, tile_fields, write
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.progress import Advanced
 from tvm_gnn_cost.tpugraphs import npz
+from tvm_gnn_cost.tpugraphs.kernels import find_kernels
+from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions
 from tvm_gnn_cost.tpugraphs.npz import read_graph
 from tvm_gnn_cost.tpugraphs.preparation import (
     Savings,
@@ -45,6 +47,36 @@ def test_all_nodes_stay_where_asked(tmp_path: Path):
     np.testing.assert_array_equal(found.edge_index, read_graph(path).edge_index)
     with pytest.raises(InputError, match=r"chain\.npz: it was not pruned when it was prepared"):
         list(prepare_files([path], tmp_path / "prepared", []))
+
+
+def test_kernels_are_those_of_the_whole_graph_and_of_what_is_kept(tmp_path: Path):
+    fields = layout_fields(nodes=12, configs=6)
+    equal = fields["node_config_feat"][[0, 1, 0, 2, 3, 4]]
+    path = write(tmp_path / "chain.npz", fields, node_config_feat=equal, config_runtime=np.array([5, 4, 3, 6, 9, 8]))
+    list(prepare_files([path], tmp_path / "plain", []))
+    assert read_prepared(tmp_path / "plain", "chain").kernels is None
+    with pytest.raises(InputError, match=r"chain\.npz: it was prepared without kernels; choose another folder"):
+        list(prepare_files([path], tmp_path / "plain", [], kernels=True))
+    list(prepare_files([path], tmp_path / "prepared", [], kernels=True))
+    found = read_prepared(tmp_path / "prepared", "chain")
+    assert found.config_rows.tolist() == [1, 2, 3, 4, 5]
+    graph = read_graph(path)
+    whole = ConfigurableInstructions(
+        *(graph.node_feat[:, :134], graph.node_opcode.astype(np.int64), graph.edge_index, graph.config_nodes)
+    )
+    expected = find_kernels(whole, equal[1:].astype(np.int8))
+    assert found.kernels is not None
+    for name in ("features", "of", "begins"):
+        np.testing.assert_array_equal(getattr(found.kernels, name), getattr(expected, name))
+    # One that has kernels already is prepared, also where none are asked for.
+    ((_, saved),) = prepare_files([path], tmp_path / "prepared", [])
+    assert saved.kept_configs == 5
+
+
+def test_tiles_have_no_kernels(tmp_path: Path):
+    write(tmp_path / "npz/tile/xla/train/t.npz", tile_fields())
+    with pytest.raises(InputError, match="tile:xla has tiles; kernels can be found for layouts alone"):
+        prepare(tmp_path, tmp_path / "prepared", kernels=True)
 
 
 def test_of_equal_configurations_the_fastest_stays(tmp_path: Path):

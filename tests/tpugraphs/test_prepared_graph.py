@@ -8,6 +8,7 @@ import pytest
 
 from tests.tpugraphs.published import layout_fields, tile_fields, write
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
 from tvm_gnn_cost.tpugraphs.preparation import prepare_files
 from tvm_gnn_cost.tpugraphs.prepared_graph import prepared_folder, read_all_prepared, read_prepared
 
@@ -58,6 +59,28 @@ def test_damage_is_named(tmp_path: Path):
         read_prepared(there, "e")
     with pytest.raises(InputError, match=r"none\.npz: no prepared graph"):
         read_prepared(there, "none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kernel_begins": np.array([0, 3])}, "the kernels are not those of its configurations"),
+        (
+            {"kernels": np.zeros(1, np.int64), "kernel_features": np.ones((1, KERNEL_FEATURES), np.float32)},
+            "the kernels are not those of its configurations",
+        ),
+        ({"kernel_begins": np.array([0, 5, *[2] * 18, 0])}, "the kernels of its configurations are in no order"),
+        ({"kernels": np.array([-1, 0])}, "kernels holds something else than numbers from 0 to"),
+        ({"kernel_features": np.zeros((2, 3), np.float32)}, "kernel_features is float32"),
+    ],
+)
+def test_damaged_kernels_are_named(changes: dict[str, np.ndarray], reason: str, tmp_path: Path):
+    list(prepare_files([write(tmp_path / "a.npz", layout_fields())], tmp_path / "prepared", [], kernels=True))
+    path = tmp_path / "prepared" / "a.npz"
+    with np.load(path) as npz:
+        np.savez(path, **(dict(npz) | changes))
+    with pytest.raises(InputError, match=rf"a\.npz: no prepared graph \({reason}"):
+        read_prepared(path.parent, "a")
 
 
 def test_more_graphs_than_may_be_open_at_once(tmp_path: Path):
