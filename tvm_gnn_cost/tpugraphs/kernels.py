@@ -248,7 +248,8 @@ class _Program:
                     found |= loops[one] if self._is_fused[one] else {node}
                 ends[node] = not found or node in found
                 found = found or {node}
-                if self._tensors_read(node) > 1 and (ends[node] or len(found) > 1):
+                is_whole = self._opcode[node] == "concatenate"  # It is fused with what it reads, not with its readers.
+                if is_whole or (self._tensors_read(node) > 1 and (ends[node] or len(found) > 1)):
                     ends[node], found = True, {node}
                 loops[node] = frozenset(found)
                 waiting.pop()

@@ -8,6 +8,7 @@ modules that jaxlib 0.10.2 compiles; ``tests/tpugraphs/test_layout_assignment.py
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -106,6 +107,9 @@ class ConfigurableInstructions:
             self._operands[node] = self._without_computations(node, name, is_root)
         listed = np.nan_to_num(numbers[:, _DIMENSIONS]).clip(0, 2**20).astype(np.int64).tolist()
         self._dimensions = [self._checked(node, tuple(row)) for node, row in enumerate(listed)]
+        for node, name in enumerate(self._opcode):
+            if name == "concatenate":
+                self._operands[node] = list(dict.fromkeys(self._parts(node)))
         self._tensors = configured_operands(numbers, opcode, edge_index, config_nodes)
         self._nodes: list[int] = config_nodes.tolist()
 
@@ -160,6 +164,14 @@ class ConfigurableInstructions:
         if name.startswith("reduce"):  # Neither the computation nor the first value has dimensions.
             return [one for one in operands if self._shape[one]]
         return operands
+
+    def _parts(self, node: int) -> Iterator[int]:
+        """What a concatenation consists of: XLA makes one of several along the same dimension."""
+        for one in self._operands[node]:
+            if self._opcode[one] == "concatenate" and self._dimensions[one] == self._dimensions[node]:
+                yield from self._operands[one]
+            else:
+                yield one
 
     def _checked(self, node: int, listed: tuple[int, ...]) -> tuple[int, ...]:
         """The dimensions that a node lists, or the first ones if the file lists others than there are."""
