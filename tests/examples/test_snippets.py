@@ -54,7 +54,7 @@ SMALLER: dict[str, dict[str, str]] = {
         'relax_module, work_dir="work/mine"': 'relax_module, work_dir="work/mine", trials=0, compare=False',
         '"resnet-18", work_dir': "module, (image,), trials=0, compare=False, work_dir",
     },
-    "tpugraphs.md": {"--folds 6": "--folds 2", "--epochs 12": "--epochs 1", "channels=64": "channels=8"},
+    "tpugraphs.md": {"--folds 6": "--folds 2", "--model kernel-costs": "--model kernel-costs --epochs 1"},
     "training.md": {
         "collect held-out training layers": f"collect --patience 0 {' '.join(_FEW)}",
         "--random 16": "--random 3",
