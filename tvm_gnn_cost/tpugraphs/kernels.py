@@ -120,7 +120,7 @@ class Kernels:
     """The kernels of a graph's configurations; equal ones are described once.
 
     Attributes:
-        features: float32[u, 42], u different kernels.
+        features: float32[u, 43], u different kernels.
         of: int64[z], the kernels of all configurations, one configuration behind the other.
         begins: int64[c + 1], where each of c configurations begins in ``of``, and at last z.
     """

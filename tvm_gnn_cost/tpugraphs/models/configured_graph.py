@@ -31,7 +31,7 @@ class KernelInput:
     """The kernels of c configurations, see ``kernels.py``; u different ones.
 
     Attributes:
-        features: float32[u, 42].
+        features: float32[u, 43].
         of: int64[z], the kernels of all configurations.
         config: int64[z], the configuration that each of them belongs to, from 0 to c - 1.
     """
