@@ -30,7 +30,7 @@ from tvm_gnn_cost.tpugraphs.layout_assignment import (
 _PRODUCTS = ("dot", "convolution")
 _REDUCTIONS = ("reduce", "reduce-window")
 # What has a kernel of its own, beside loops.
-_OWN_KERNEL = (*_PRODUCTS, *_REDUCTIONS)
+_OWN_KERNEL = (*_PRODUCTS, *_REDUCTIONS, "concatenate")
 _IN_MEMORY = (*_OWN_KERNEL, REQUEST, "parameter")
 # Operations that take many instructions of the processor for an element.
 _TRANSCENDENTAL = ("exponential", "tanh", "log", "power", "logistic", "sine", "cosine")
@@ -38,7 +38,6 @@ _DIVISIONS = ("divide", "rsqrt", "sqrt")
 # They compute nothing: they move what they read, or have no operand.
 _MOVES = (
     "broadcast",
-    "concatenate",
     "copy",
     "iota",
     "pad",
@@ -248,8 +247,7 @@ class _Program:
                     found |= loops[one] if self._is_fused[one] else {node}
                 ends[node] = not found or node in found
                 found = found or {node}
-                is_whole = self._opcode[node] == "concatenate"  # It is fused with what it reads, not with its readers.
-                if is_whole or (self._tensors_read(node) > 1 and (ends[node] or len(found) > 1)):
+                if self._tensors_read(node) > 1 and (ends[node] or len(found) > 1):
                     ends[node], found = True, {node}
                 loops[node] = frozenset(found)
                 waiting.pop()
