@@ -58,9 +58,16 @@ _LONGEST_LOOP = 200
 
 
 class _Common(NamedTuple):
-    """What is known of every kernel."""
+    """What is known of every kernel; sizes are logarithms to the base 2, divided by ten.
 
-    #: The logarithm of the elements that it computes, reads or multiplies.
+    Attributes:
+        work: The elements that it computes, of a reduction those that it reads, of a product its multiplications.
+        elements: The elements of its output.
+        is_row_major: Whether its output is.
+        feeds_request: Whether a request reads its output; likewise a product and a reduction.
+        readers: How many instructions read its output.
+    """
+
     work: float
     elements: float
     is_row_major: float
@@ -71,7 +78,21 @@ class _Common(NamedTuple):
 
 
 class _Loop(NamedTuple):
-    """What is known of a loop. A tensor is strided if neighbours in the loop's output are none in it."""
+    """What is known of a loop; counts are logarithms of one more, sizes as in :class:`_Common`.
+
+    Attributes:
+        is_copy: Whether XLA inserted it between two layouts.
+        simple: Operations such as sums, each of which takes an instruction or two of the processor.
+        transcendental: Operations such as the exponential function, which take many.
+        divisions: Divisions and roots.
+        contiguous: Tensors in which neighbours in the loop's output are neighbours too.
+        constant: Tensors in which they are the same element.
+        strided: Tensors in which they lie apart.
+        largest_stride: How far they do, in elements.
+        largest_strided: The elements of the largest strided tensor.
+        turned: Strided tensors in which neighbours along the second dimension of the output are neighbours.
+        requests: Tensors that are outputs of requests; likewise parameters and products.
+    """
 
     is_copy: float = 0.0
     simple: float = 0.0
@@ -82,7 +103,6 @@ class _Loop(NamedTuple):
     strided: float = 0.0
     largest_stride: float = 0.0
     largest_strided: float = 0.0
-    #: Strided tensors whose neighbours are neighbours in the second dimension of the output.
     turned: float = 0.0
     requests: float = 0.0
     parameters: float = 0.0
@@ -90,7 +110,23 @@ class _Loop(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """What is known of the kernel of a product, a reduction or a concatenation."""
+    """What is known of the kernel of a product, a reduction or a concatenation; counts and sizes as in :class:`_Loop`.
+
+    Attributes:
+        reads_row_major: Whether all of its operands are row-major.
+        reduces_minor: Whether a reduction reduces the dimension that is contiguous in memory.
+        reads_request: Whether an operand is the output of a request.
+        reads_copy: Whether an operand is a copy.
+        loops: Operands that loops compute.
+        is_absorbed: Whether a reduction's kernel computes this product.
+        absorbed: Operations that a reduction's kernel computes.
+        absorbed_costly: Those of them that are no simple ones.
+        absorbed_products: Whether there is a product among them.
+        absorbed_broadcasts: Constants among them that are written out.
+        absorbed_elements: The elements of the largest output among them.
+        copies: Copies that a reduction's kernel reads.
+        squared_copies: Squares of a copy, which XLA computes as products of two.
+    """
 
     reads_row_major: float = 0.0
     reduces_minor: float = 0.0
@@ -104,7 +140,6 @@ class _Own(NamedTuple):
     absorbed_broadcasts: float = 0.0
     absorbed_elements: float = 0.0
     copies: float = 0.0
-    #: Squares of a copy, which are computed as products of two tensors.
     squared_copies: float = 0.0
 
 
