@@ -183,7 +183,7 @@ def prepare_graph(
         keeps_equal: Keep equal configurations too; ranking needs all of them, training does not.
         prunes: Keep only the configurable nodes and their neighbours, see :func:`prune`.
         kernels: Find the kernels of each configuration of layouts too, in the whole graph: the model ``kernel-costs``
-            reads them. It takes about 3 ms a configuration of 200 nodes.
+            reads them. It takes some milliseconds for each configuration of 200 nodes.
 
     Raises:
         InputError: the configurations are damaged.

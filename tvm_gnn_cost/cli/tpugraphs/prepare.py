@@ -25,7 +25,7 @@ def prepare(
     ] = True,
     kernels: Annotated[
         bool,
-        typer.Option("--kernels", help="Find the kernels of each layout too, for --model kernel-costs; 3 ms a layout."),
+        typer.Option("--kernels", help="Find the kernels of each layout too, for --model kernel-costs; it takes longer."),
     ] = False,
     json: JsonOption = None,
 ) -> None:
