@@ -25,7 +25,9 @@ def prepare(
     ] = True,
     kernels: Annotated[
         bool,
-        typer.Option("--kernels", help="Find the kernels of each layout too, for --model kernel-costs; it takes longer."),
+        typer.Option(
+            "--kernels", help="Find the kernels of each layout too, for --model kernel-costs; it takes longer."
+        ),
     ] = False,
     json: JsonOption = None,
 ) -> None:
