@@ -132,7 +132,9 @@ def test_indices_pass_what_moves_elements():
     assert strides(line("slice", (2, 8), 0)) == (1, True)
     assert strides(line("reshape", (2, 2, 8), 0)) == (1, True)
     assert strides(line("transpose", (8, 4), 0, dimensions=(1, 0)), line("reshape", (8, 2, 2), 1)) == (8, False)
-    assert strides(line("concatenate", (8, 8), 0, dimensions=(0,))) == (1, True)
+    # A concatenation has a kernel of its own.
+    joined = [line("parameter", (4, 8)), line("parameter", (4, 8)), line("concatenate", (8, 8), 0, 1, dimensions=(0,))]
+    assert kinds(kernels(instructions(joined), config())) == ["concatenate"]
 
 
 def test_equal_kernels_are_described_once():
