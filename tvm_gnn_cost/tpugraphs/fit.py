@@ -38,7 +38,7 @@ from tvm_gnn_cost.tpugraphs.models.configured_graph import (
 from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses
 from tvm_gnn_cost.tpugraphs.opcode_vectors import opcode_vectors
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
-from tvm_gnn_cost.tpugraphs.ranker import MODELS, NO_KERNELS, GraphInputs, Ranker, score
+from tvm_gnn_cost.tpugraphs.ranker import MODELS, GraphInputs, Ranker, check_kernels, score
 from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 from tvm_gnn_cost.training.loop import EpochSteps, OnEpoch, run
 from tvm_gnn_cost.training.scale import Scale
@@ -176,9 +176,7 @@ def fit(
     usable, valid = _usable(train), _usable(validation)
     if not usable or not valid:
         raise InputError("training needs a graph to train on and another one to validate on, each with two runtimes")
-    without = [graph.name for graph in (*usable, *valid) if graph.kernels is None]
-    if model == "kernel-costs" and without:
-        raise InputError(f"{without[0]}: {NO_KERNELS}")
+    check_kernels(model, (*usable, *valid))
     if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
         raise InputError("some of the graphs were pruned and some were not; prepare them alike")
     scale = Scale.fit((graph.numbers for graph in usable), is_log=settings.log_features)

@@ -45,8 +45,6 @@ _MOVES = (
     "slice",
     "transpose",
     "call",
-    *_OWN_KERNEL,
-    REQUEST,
 )
 # What the kernel of a reduction does not compute by itself.
 _NOT_ABSORBED = ("call", "concatenate", "constant", "copy", "parameter", "slice", "transpose", REQUEST, *_REDUCTIONS)
@@ -203,6 +201,10 @@ class _Program:
         for user, those in enumerate(self._operands):
             for one in those:
                 self._users[one].append(user)
+        self._tensors_read = [
+            sum(bool(self._shape[one]) and self._opcode[one] not in ("broadcast", "constant", "iota") for one in those)
+            for those in self._operands
+        ]
         self._size = [math.prod(shape) for shape in self._shape]
         self._absorbed_by: dict[int, int] = {}
         self._absorbs: dict[int, set[int]] = {}
@@ -282,7 +284,7 @@ class _Program:
                     found |= loops[one] if self._is_fused[one] else {node}
                 ends[node] = not found or node in found
                 found = found or {node}
-                if self._tensors_read(node) > 1 and (ends[node] or len(found) > 1):
+                if self._tensors_read[node] > 1 and (ends[node] or len(found) > 1):
                     ends[node], found = True, {node}
                 loops[node] = frozenset(found)
                 waiting.pop()
@@ -290,13 +292,7 @@ class _Program:
 
     def _is_leaf(self, node: int) -> bool:
         """Whether loops read an instruction's output from memory, and don't compute it again."""
-        return self._opcode[node] in _IN_MEMORY or (self._ends[node] and self._tensors_read(node) > 1)
-
-    def _tensors_read(self, node: int) -> int:
-        return sum(
-            bool(self._shape[one]) and self._opcode[one] not in ("broadcast", "constant", "iota")
-            for one in self._operands[node]
-        )
+        return self._opcode[node] in _IN_MEMORY or (self._ends[node] and self._tensors_read[node] > 1)
 
     def _loop(self, end: int) -> _Loop:
         shape = self._shape[end]
@@ -391,7 +387,7 @@ class _Program:
             absorbed_costly=math.log1p(sum(one in (*_TRANSCENDENTAL, *_DIVISIONS) for one in names)),
             absorbed_products=float(any(one in _PRODUCTS for one in names)),
             absorbed_broadcasts=math.log1p(
-                sum(self._opcode[one] == "broadcast" and not self._tensors_read(one) for one in inside)
+                sum(self._opcode[one] == "broadcast" and not self._tensors_read[one] for one in inside)
             ),
             absorbed_elements=math.log2(max([self._size[one] for one in inside], default=1) or 1) / 10,
             copies=float(sum(self._opcode[one] == COPY for one in read)) if node in self._absorbs else 0.0,

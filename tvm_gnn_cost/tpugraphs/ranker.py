@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ MODELS: Mapping[str, tuple[Callable[[Any], RankingModel], type[ModelConfig]]] = 
     "gru": (GRURuntime, GRUConfig),
     "kernel-costs": (KernelCosts, KernelCostsConfig),
 }
-#: What is wrong with a graph without kernels, and the way out.
-NO_KERNELS = "it was prepared without kernels; prepare it in another folder, with --kernels"
+#: The model that ranks only graphs that were prepared with kernels.
+_OF_KERNELS = "kernel-costs"
 _FORMAT_VERSION = 1
 
 
@@ -117,7 +117,7 @@ class Ranker:
     @property
     def needs_kernels(self) -> bool:
         """Whether it ranks only graphs that were prepared with kernels."""
-        return self.model == "kernel-costs"
+        return self.model == _OF_KERNELS
 
     def build(self) -> RankingModel:
         """The network with its weights, in evaluation mode.
@@ -132,6 +132,17 @@ class Ranker:
         except RuntimeError as error:
             raise InputError(f"the checkpoint's weights do not fit its architecture: {error}") from error
         return net.eval()
+
+
+def check_kernels(model: str, graphs: Iterable[PreparedGraph]) -> None:
+    """Refuses graphs without kernels for the model that reads them.
+
+    Raises:
+        InputError: a graph has none.
+    """
+    without = [graph.name for graph in graphs if graph.kernels is None]
+    if model == _OF_KERNELS and without:
+        raise InputError(f"{without[0]}: it was prepared without kernels; prepare it in another folder, with --kernels")
 
 
 class GraphInputs:
@@ -218,8 +229,7 @@ def score_with_all(rankers: Sequence[Ranker], graph: PreparedGraph, permutations
     rows = np.arange(len(graph.config_rows))
     total = np.zeros(len(rows))
     for ranker in rankers:
-        if ranker.needs_kernels and graph.kernels is None:
-            raise InputError(f"{graph.name}: {NO_KERNELS}")
+        check_kernels(ranker.model, [graph])
         scores = score(ranker.build(), GraphInputs(graph, ranker.scale), rows, ranker.configs_per_step, permutations)
         if not np.isfinite(scores).all():
             raise InputError(
