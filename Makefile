@@ -23,8 +23,8 @@ AUTO_SCHEDULER_RUN_EXTRAS := auto-scheduler
 AUTO_SCHEDULER_DEV_EXTRAS := auto-scheduler,test
 
 # Folders whose tests all need a TVM, and folders in which only the tests marked "needs" do. All others run without one.
-TVM_TESTS := tests/extraction tests/schedulers
-MIXED_TESTS := tests/tuning tests/cli tests/examples tests/fuzz
+TVM_TESTS := tests/extraction tests/importing/relax tests/lowering tests/schedulers
+MIXED_TESTS := tests/importing tests/tuning tests/cli tests/examples tests/fuzz
 # The modules whose examples doctest runs: all that need no TVM.
 DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
     graphs datasets networks measuring models training evaluation tpugraphs schedulers/bisection.py schedulers/workloads.py \

@@ -31,9 +31,9 @@ from tvm_gnn_cost.datasets.json_lines import parsed_objects
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.datasets.tenset import RecordLine, parse_record, record_lines
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.importing.inputs import read_inputs
 from tvm_gnn_cost.measuring.card import read_card
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.networks.inputs import read_inputs
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
 from tvm_gnn_cost.tpugraphs.encoding import encode
 from tvm_gnn_cost.tpugraphs.npz import read_graph, read_graphs

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from tvm_gnn_cost.networks.peers import save_program
 from tvm_gnn_cost.tuning import contestant
+from tvm_gnn_cost.tuning.peers import save_program
 
 
 def run(*arguments: object, **environment: str) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def tune(
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.cli.tables import print_tuning
-    from tvm_gnn_cost.networks.inputs import read_inputs
+    from tvm_gnn_cost.importing.inputs import read_inputs
     from tvm_gnn_cost.progress import Note, Stage
     from tvm_gnn_cost.tuning.report import write_report
     from tvm_gnn_cost.tuning.tune import default_work_dir

@@ -38,7 +38,7 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
         np.savez(outputs, *loaded.run(arrays))
         bound: Callable[[], Any] = loaded.bind(arrays)
         return bound
-    from tvm_gnn_cost.networks.peers import peers_of
+    from tvm_gnn_cost.tuning.peers import peers_of
 
     try:
         run = peers_of(Path(program))[runner](Path(program), list(arrays.values()), usable_cores())

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.measuring.contest import contest
-from tvm_gnn_cost.networks import onnx_graphs
 from tvm_gnn_cost.progress import Progress, Stage
 from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
 from tvm_gnn_cost.tuning.line_up import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs

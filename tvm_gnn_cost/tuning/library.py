@@ -14,8 +14,8 @@ import numpy.typing as npt
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import parse_json, replacing, write_json, write_text
+from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.measuring.machine import usable_cores
-from tvm_gnn_cost.networks import onnx_graphs
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.measuring.contest import Contestant
-from tvm_gnn_cost.networks.peers import peers_of, save_program
 from tvm_gnn_cost.schedulers.scheduler import Network
 from tvm_gnn_cost.tuning import contestant
+from tvm_gnn_cost.tuning.peers import peers_of, save_program
 
 #: The name of the matrix product among the contestants.
 MATRIX_PRODUCT = "matrix product"

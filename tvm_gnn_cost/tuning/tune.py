@@ -12,9 +12,9 @@ from typing import Any
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.files import check_folder
+from tvm_gnn_cost.importing.source import name_of
 from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.measuring.tracker import Tracker, describe_measuring, tracker_at
-from tvm_gnn_cost.networks.source import name_of
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of

@@ -6,7 +6,7 @@ import tvm
 from tvm import relay
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.source import load_model
+from tvm_gnn_cost.importing.source import load_model
 from tvm_gnn_cost.schedulers.auto_scheduler import relay_modules
 
 

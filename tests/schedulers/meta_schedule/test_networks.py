@@ -22,8 +22,8 @@ from tests.torch_networks import (
     make,
 )
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.importing.source import load_model
 from tvm_gnn_cost.networks import operators
-from tvm_gnn_cost.networks.source import load_model
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork
 from tvm_gnn_cost.schedulers.meta_schedule.networks import (
     extract_tasks,

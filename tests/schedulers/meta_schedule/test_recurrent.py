@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from tests.torch_networks import Convolutional, Recurrent, example, export_onnx, make
-from tvm_gnn_cost.networks import onnx_graphs
+from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.recurrent import unroll
 
 pytest.importorskip("onnxruntime")

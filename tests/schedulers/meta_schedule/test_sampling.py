@@ -8,8 +8,8 @@ from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.meta_schedule.programs import add_one
+from tvm_gnn_cost.lowering.winograd import winograd
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random, tune_context, untuned, workload_of
-from tvm_gnn_cost.schedulers.meta_schedule.winograd import winograd
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
 

@@ -18,9 +18,9 @@ from tvm.target import Target
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.networks import exported, onnx_graphs
+from tvm_gnn_cost.importing import exported, onnx_graphs
+from tvm_gnn_cost.importing.source import load_model
 from tvm_gnn_cost.networks.catalogue import drawn_workload, is_layer, workload
-from tvm_gnn_cost.networks.source import load_model
 from tvm_gnn_cost.schedulers.auto_scheduler import relay_modules
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS, te_operator
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
@@ -65,7 +65,7 @@ HELD_OUT = tuple(name.replace("_", "-") for name in TEST_NETWORKS["auto-schedule
 def load_network(
     source: Any, inputs: Any = None, shapes: Mapping[str, tuple[int, ...]] | None = None, trusted: bool = False
 ) -> Network:
-    """A network ready to tune; see :func:`~tvm_gnn_cost.networks.source.load_model` for the arguments.
+    """A network ready to tune; see :func:`~tvm_gnn_cost.importing.source.load_model` for the arguments.
 
     Raises:
         InputError: there is no such network, a file is of another kind, or the inputs do not fit.

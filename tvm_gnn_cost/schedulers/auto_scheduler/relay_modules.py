@@ -1,4 +1,4 @@
-"""Relay modules as networks: a :class:`~tvm_gnn_cost.networks.source.Framework`.
+"""Relay modules as networks: a :class:`~tvm_gnn_cost.importing.source.Framework`.
 
 A program is a module and its weights as ``tvm.relay.testing`` and the importers return them, or a module alone.
 """
@@ -14,7 +14,7 @@ import tvm
 from tvm import relay
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.inputs import OpenShape
+from tvm_gnn_cost.importing.inputs import OpenShape
 
 
 def with_weights(program: Any) -> tuple[tvm.IRModule, dict[str, Any]]:

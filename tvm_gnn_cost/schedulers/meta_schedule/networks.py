@@ -16,20 +16,19 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.networks import exported
-from tvm_gnn_cost.networks.source import FRAMEWORKS, Model, load_model
-from tvm_gnn_cost.schedulers.meta_schedule import relax_modules
-from tvm_gnn_cost.schedulers.meta_schedule.alternatives import replacements
-from tvm_gnn_cost.schedulers.meta_schedule.batch_norms import fold_batch_norms
-from tvm_gnn_cost.schedulers.meta_schedule.corrections import correct
-from tvm_gnn_cost.schedulers.meta_schedule.layouts import legalize
+from tvm_gnn_cost.importing import exported, relax_modules
+from tvm_gnn_cost.importing.source import FRAMEWORKS, Model, load_model
+from tvm_gnn_cost.lowering.alternatives import replacements
+from tvm_gnn_cost.lowering.batch_norms import fold_batch_norms
+from tvm_gnn_cost.lowering.corrections import correct
+from tvm_gnn_cost.lowering.layouts import legalize
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
 
 
 def load_network(
     source: Any, inputs: Any = None, shapes: Mapping[str, tuple[int, ...]] | None = None, trusted: bool = False
 ) -> Network:
-    """A network ready to tune; see :func:`~tvm_gnn_cost.networks.source.load_model` for the arguments.
+    """A network ready to tune; see :func:`~tvm_gnn_cost.importing.source.load_model` for the arguments.
 
     Raises:
         InputError: there is no such network, a file is of another kind or not trusted, or the inputs do not fit.

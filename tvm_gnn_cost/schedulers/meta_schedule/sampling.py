@@ -11,8 +11,8 @@ from typing import Any
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
+from tvm_gnn_cost.lowering.design_space import design_space
 from tvm_gnn_cost.measuring.machine import usable_cores
-from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 from tvm_gnn_cost.schedulers.scheduler import Task
 

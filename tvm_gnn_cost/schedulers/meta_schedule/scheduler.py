@@ -18,6 +18,7 @@ from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.lowering.alternatives import mixed
 from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.networks.catalogue import TRAINING, is_workload
@@ -25,7 +26,6 @@ from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
-from tvm_gnn_cost.schedulers.meta_schedule.alternatives import mixed
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_and_export
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection

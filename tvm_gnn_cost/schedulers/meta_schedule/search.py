@@ -11,7 +11,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.schedulers.meta_schedule.design_space import design_space
+from tvm_gnn_cost.lowering.design_space import design_space
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient

@@ -8,8 +8,8 @@ import torch
 import tvm
 
 from tests.schedulers.meta_schedule.convolutions import Residual, output, to_relax
-from tvm_gnn_cost.schedulers.meta_schedule.alternatives import mixed, replacements
-from tvm_gnn_cost.schedulers.meta_schedule.layouts import legalize
+from tvm_gnn_cost.lowering.alternatives import mixed, replacements
+from tvm_gnn_cost.lowering.layouts import legalize
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target

@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import IterVar
 
-from tvm_gnn_cost.schedulers.meta_schedule.blocks import (
+from tvm_gnn_cost.lowering.blocks import (
     REGISTERS,
     TILED,
     is_contiguous,
@@ -21,7 +21,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.blocks import (
     spread,
     vectorize_last,
 )
-from tvm_gnn_cost.schedulers.meta_schedule.winograd_tiling import WinogradTiling
+from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
 
 
 def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply:

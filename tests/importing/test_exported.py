@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.torch_networks import Convolutional, Recurrent, example, export_pt2, make
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.networks import exported
+from tvm_gnn_cost.importing import exported
 
 
 class Nested(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from tvm_gnn_cost.schedulers.meta_schedule.corrections import correct
+from tvm_gnn_cost.lowering.corrections import correct
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 
 VALUES = np.arange(12, dtype=np.float32).reshape(3, 1, 4)

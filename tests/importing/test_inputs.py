@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.inputs import example_inputs, fixed_shapes, read_inputs
+from tvm_gnn_cost.importing.inputs import example_inputs, fixed_shapes, read_inputs
 
 OPEN = {"ids": ("n", "length"), "mask": ("n", 1, "length")}
 

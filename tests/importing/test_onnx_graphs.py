@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.torch_networks import Convolutional, Recurrent, Transformer, assert_close, example, export_onnx, make
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks import onnx_graphs
+from tvm_gnn_cost.importing import onnx_graphs
 
 
 def model(

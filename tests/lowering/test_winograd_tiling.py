@@ -11,10 +11,10 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind
 
-from tvm_gnn_cost.schedulers.meta_schedule import winograd_tiling as module
-from tvm_gnn_cost.schedulers.meta_schedule.blocks import TILED
-from tvm_gnn_cost.schedulers.meta_schedule.winograd import STAGE, transformed, winograd
-from tvm_gnn_cost.schedulers.meta_schedule.winograd_tiling import WinogradTiling
+from tvm_gnn_cost.lowering import winograd_tiling as module
+from tvm_gnn_cost.lowering.blocks import TILED
+from tvm_gnn_cost.lowering.winograd import STAGE, transformed, winograd
+from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
 
 SHAPE = (1, 14, 12, 16)
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.schedulers.meta_schedule.convolutions import Residual, channels_last, output, to_relax
-from tvm_gnn_cost.schedulers.meta_schedule.constants import rearrange_constants
+from tvm_gnn_cost.lowering.constants import rearrange_constants
 
 
 def test_weights_are_transposed_now_and_images_later() -> None:

@@ -14,10 +14,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks import exported, onnx_graphs
+from tvm_gnn_cost.importing import exported, onnx_graphs
+from tvm_gnn_cost.importing.functions import call_function, is_function
+from tvm_gnn_cost.importing.inputs import OpenShape, example_inputs, fixed_shapes
 from tvm_gnn_cost.networks.catalogue import drawn_workload
-from tvm_gnn_cost.networks.functions import call_function, is_function
-from tvm_gnn_cost.networks.inputs import OpenShape, example_inputs, fixed_shapes
 
 #: Files of weights alone, and files that are read by unpickling.
 _OTHER_FILES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".ts", ".jit", ".safetensors")
@@ -43,7 +43,7 @@ class Model:
 
 
 class Framework(Protocol):
-    """What holds programs: a module such as :mod:`~tvm_gnn_cost.networks.exported`."""
+    """What holds programs: a module such as :mod:`~tvm_gnn_cost.importing.exported`."""
 
     def accepts(self, program: Any) -> bool:
         """Whether a program is of this framework."""

@@ -11,9 +11,9 @@ from torch import nn
 
 from tests.torch_networks import Convolutional, Transformer, assert_close, export_onnx, export_pt2, make
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks import exported
+from tvm_gnn_cost.importing import exported
+from tvm_gnn_cost.importing.source import Model, load_model, name_of
 from tvm_gnn_cost.networks.catalogue import drawn_workload
-from tvm_gnn_cost.networks.source import Model, load_model, name_of
 
 FUNCTIONS = """
 import torch

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from tvm_gnn_cost.networks import exported, onnx_graphs
+from tvm_gnn_cost.importing import exported, onnx_graphs
 
 #: Runs a network and returns its outputs as the framework holds them.
 Run = Callable[[], Any]

@@ -11,9 +11,9 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind
 
-from tvm_gnn_cost.schedulers.meta_schedule import design_space as module
-from tvm_gnn_cost.schedulers.meta_schedule.blocks import TILED, is_spatial
-from tvm_gnn_cost.schedulers.meta_schedule.design_space import RegisterTiling, design_space, vector_lanes
+from tvm_gnn_cost.lowering import design_space as module
+from tvm_gnn_cost.lowering.blocks import TILED, is_spatial
+from tvm_gnn_cost.lowering.design_space import RegisterTiling, design_space, vector_lanes
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
 LANES = 16

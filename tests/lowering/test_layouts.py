@@ -8,8 +8,8 @@ from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.schedulers.meta_schedule.corrections import correct
-from tvm_gnn_cost.schedulers.meta_schedule.layouts import legalize, prepack
+from tvm_gnn_cost.lowering.corrections import correct
+from tvm_gnn_cost.lowering.layouts import legalize, prepack
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random

@@ -12,9 +12,9 @@ from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
 from tests.torch_networks import Convolutional, make
-from tvm_gnn_cost.networks import exported
+from tvm_gnn_cost.importing import exported
+from tvm_gnn_cost.lowering.batch_norms import fold_batch_norms
 from tvm_gnn_cost.networks.convolutional import mobilenet_v2
-from tvm_gnn_cost.schedulers.meta_schedule.batch_norms import fold_batch_norms
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 
 

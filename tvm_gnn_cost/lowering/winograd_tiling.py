@@ -8,8 +8,8 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.schedulers.meta_schedule.blocks import TILED, is_elementwise, spread
-from tvm_gnn_cost.schedulers.meta_schedule.winograd import STAGE
+from tvm_gnn_cost.lowering.blocks import TILED, is_elementwise, spread
+from tvm_gnn_cost.lowering.winograd import STAGE
 
 #: Bytes that stay in a core's second cache.
 _CACHE = 1 << 20

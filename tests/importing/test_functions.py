@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.functions import call_function, is_function
+from tvm_gnn_cost.importing.functions import call_function, is_function
 
 MODULE = """
 import torch

@@ -8,7 +8,7 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.tirx import ForKind
 
-from tvm_gnn_cost.schedulers.meta_schedule.blocks import (
+from tvm_gnn_cost.lowering.blocks import (
     is_contiguous,
     is_elementwise,
     is_spatial,

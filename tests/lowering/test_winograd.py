@@ -10,9 +10,9 @@ from torch import nn
 from tvm import te
 
 from tests.schedulers.meta_schedule.convolutions import channels_last, output, to_relax
-from tvm_gnn_cost.schedulers.meta_schedule import winograd as module
-from tvm_gnn_cost.schedulers.meta_schedule.constants import rearrange_constants
-from tvm_gnn_cost.schedulers.meta_schedule.winograd import transformed, use_winograd, winograd
+from tvm_gnn_cost.lowering import winograd as module
+from tvm_gnn_cost.lowering.constants import rearrange_constants
+from tvm_gnn_cost.lowering.winograd import transformed, use_winograd, winograd
 
 
 def test_its_examples_hold() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from tvm_gnn_cost.schedulers.meta_schedule.constants import rearrange_constants
-from tvm_gnn_cost.schedulers.meta_schedule.winograd import use_winograd
+from tvm_gnn_cost.lowering.constants import rearrange_constants
+from tvm_gnn_cost.lowering.winograd import use_winograd
 
 #: Attribute of a function: the numbers of its parameters whose layout a schedule may choose.
 _FREE = "layout_free_buffers"

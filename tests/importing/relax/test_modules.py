@@ -6,8 +6,8 @@ import tvm
 from tvm import relax
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.source import load_model
-from tvm_gnn_cost.schedulers.meta_schedule import relax_modules
+from tvm_gnn_cost.importing.relax import modules as relax_modules
+from tvm_gnn_cost.importing.source import load_model
 
 
 def adding(value: float = 1.0, dtype: str = "int64") -> tvm.IRModule:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.inputs import OpenShape
+from tvm_gnn_cost.importing.inputs import OpenShape
 
 if TYPE_CHECKING:
     import onnx

@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.networks.inputs import OpenShape
+from tvm_gnn_cost.importing.inputs import OpenShape
 
 
 def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedProgram:

@@ -1,4 +1,4 @@
-"""Relax modules as networks: a :class:`~tvm_gnn_cost.networks.source.Framework`."""
+"""Relax modules as networks: a :class:`~tvm_gnn_cost.importing.source.Framework`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.inputs import OpenShape
+from tvm_gnn_cost.importing.inputs import OpenShape
 
 
 def accepts(program: Any) -> bool:

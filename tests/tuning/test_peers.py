@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tvm_gnn_cost.networks.onnx_graphs import accepts as is_onnx
-from tvm_gnn_cost.networks.peers import peers_of, save_program
+from tvm_gnn_cost.importing.onnx_graphs import accepts as is_onnx
+from tvm_gnn_cost.tuning.peers import peers_of, save_program
 
 
 class Nested(nn.Module):

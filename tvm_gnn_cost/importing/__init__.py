@@ -1,0 +1,1 @@
+"""Networks as users bring them: read, their sizes fixed, and brought to Relax."""
