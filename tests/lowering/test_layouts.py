@@ -6,16 +6,11 @@ import tvm
 from torch import nn
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
-from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.lowering.corrections import correct
-from tvm_gnn_cost.lowering.layouts import legalize, prepack
+from tvm_gnn_cost.lowering.layouts import legalize
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks
-from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit
-from tvm_gnn_cost.schedulers.scheduler import Outcome
 
 
 def network() -> tuple[tvm.IRModule, torch.Tensor, torch.Tensor]:
@@ -43,29 +38,3 @@ def test_convolutions_are_in_nhwc_and_clips_are_fused_with_them() -> None:
     assert all("minimum" in name for name in names if "conv2d" in name)
     assert len(names) == 4
     assert "layout_free_buffers" in legal.script()
-
-
-def test_weights_are_packed_when_the_network_is_compiled() -> None:
-    import_tensor_intrin()
-    mod, image, expected = network()
-    legal, target = legalize(mod), local_target()
-    schedules = ms.database.MemoryDatabase()
-    for task in extract_tasks(legal, target):
-        if "conv2d" in task.name:
-            commit(schedules, task, sample_random(task, target, 1, seed=0), [Outcome((1.0,))], target)
-    with target, schedules:
-        scheduled = relax.transform.MetaScheduleApplyDatabase()(legal)
-    assert "layout_rewrite_preproc" in scheduled.script()
-    packed = prepack(scheduled, target)
-    assert "layout_rewrite_preproc" not in packed.script()
-    np.testing.assert_allclose(output(packed, image), expected, atol=1e-5)
-
-
-def test_a_weight_that_is_reshaped_alone_keeps_its_layout() -> None:
-    # TVM's RewriteLayout ends the sampling of such a function with an error.
-    import_tensor_intrin()
-    exported = torch.export.export(nn.GroupNorm(8, 32).eval(), (torch.randn(1, 32, 7, 7),))
-    mod = from_exported_program(exported, unwrap_unit_return_tuple=True)
-    (task,) = [task for task in extract_tasks(legalize(mod), local_target()) if "group_norm" in task.name]
-    assert "layout_free_buffers" not in task.workload.dispatched[0].script()
-    assert len(sample_random(task, local_target(), 4, seed=0)) == 4

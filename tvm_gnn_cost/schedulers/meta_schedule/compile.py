@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.lowering.layouts import prepack
+from tvm_gnn_cost.lowering.packing import prepack
 from tvm_gnn_cost.schedulers.machines import ThisMachine
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 from tvm_gnn_cost.schedulers.scheduler import Machine
