@@ -16,7 +16,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.importing import exported, relax_modules
+from tvm_gnn_cost.importing import exported
+from tvm_gnn_cost.importing.relax import modules as relax_modules
 from tvm_gnn_cost.importing.source import FRAMEWORKS, Model, load_model
 from tvm_gnn_cost.lowering.alternatives import replacements
 from tvm_gnn_cost.lowering.batch_norms import fold_batch_norms
