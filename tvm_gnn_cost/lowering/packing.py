@@ -1,43 +1,98 @@
-"""Packs weights as each schedule reads them."""
+"""Packs weights as each schedule reads them, where that is provably right."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import tvm
+import tvm_ffi
 from tvm import relax
+from tvm.ir import TensorLoad
+from tvm.ir.prim import expr as prim
+from tvm.tirx import BufferStore, IterVar
 
 #: Attribute of a function: the numbers of its parameters whose layout a schedule may choose.
 _FREE = "layout_free_buffers"
 
+#: Annotation of a block that copies a weight into the layout that a schedule reads.
+_PACKS = "meta_schedule.layout_rewrite_preproc"
+
 
 def free_weights(mod: tvm.IRModule) -> tvm.IRModule:
-    """Marks the weights whose layout a schedule may choose."""
-    return keep_reshaped_weights(relax.transform.AttachAttrLayoutFreeBuffers()(mod))
+    """Marks the weights whose layout a schedule may choose: those that a sum of products reads one to one.
 
-
-def keep_reshaped_weights(mod: tvm.IRModule) -> tvm.IRModule:
-    """Gives weights that a function copies into another shape, as a group norm's scale, back their fixed layout.
-
-    TVM's ``RewriteLayout`` takes such a copy for a packing and ends the search of the task with an error.
+    TVM frees every constant, and its ``RewriteLayout`` packs each by the one index that it sees. That loses the rows of
+    a table that are gathered, the flips of a kernel and the repeats of what is broadcast.
     """
+    mod = relax.transform.AttachAttrLayoutFreeBuffers()(mod)
     for var, function in mod.functions_items():
         free = function.attrs.get(_FREE, ()) if isinstance(function, tvm.tirx.PrimFunc) and function.attrs else ()
-        reshaped = _reshaped(function) if free else set()
-        kept = [int(i) for i in free if int(i) not in reshaped]
+        kept = [int(i) for i in free if _is_factor(function, function.params[int(i)])]
         if len(kept) < len(free):
-            mod.update_func(var, function.with_attr(_FREE, kept) if kept else function.without_attr(_FREE))
+            mod.update_func(var, function.with_attr(_FREE, kept))
     return mod
 
 
-def _reshaped(function: tvm.tirx.PrimFunc) -> set[int]:
-    """Numbers of the parameters that a block copies into a buffer with another number of dimensions."""
+def _is_factor(function: tvm.tirx.PrimFunc, param: Any) -> bool:
+    """Whether a parameter is read at one place alone, as a factor of a sum of products, each value at its own index."""
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(function.body, [(TensorLoad, loads.append)])
+    own = [load for load in loads if load.source.same_as(param)]
+    if len(own) != 1:
+        return False
     sch = tvm.s_tir.Schedule(function)
-    found = set()
-    for block in map(sch.get, sch.get_child_blocks(sch.get_sblock("root"))):
-        if len(block.reads) != 1 or len(block.reads[0].region) == len(block.writes[0].region):
+    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    readers = [block for block in blocks if any(region.source.same_as(param) for region in block.reads)]
+    return len(readers) == 1 and _sums_products_of(readers[0], own[0]) and _is_one_to_one(readers[0], own[0])
+
+
+def _sums_products_of(block: Any, load: Any) -> bool:
+    """Whether a block is ``C[...] += A[...] * B[...]``, from 0 on, and the load is one of the factors."""
+    body, init = block.body, block.init
+    if not (isinstance(body, BufferStore) and isinstance(init, BufferStore) and isinstance(body.value, prim.Add)):
+        return False
+    if not isinstance(init.value, (tvm.tirx.FloatImm, tvm.tirx.IntImm)) or init.value.value != 0:
+        return False
+    for total, product in ((body.value.a, body.value.b), (body.value.b, body.value.a)):
+        if isinstance(total, TensorLoad) and total.source.same_as(body.buffer):
+            same = tvm_ffi.structural_equal(list(total.indices), list(body.indices))
+            return same and any(load.same_as(factor) for factor in _factors(product))
+    return False
+
+
+def _factors(product: Any) -> Iterator[Any]:
+    """The factors of a product, without their casts."""
+    while isinstance(product, prim.Cast):
+        product = product.value
+    if isinstance(product, prim.Mul):
+        yield from _factors(product.a)
+        yield from _factors(product.b)
+    else:
+        yield product
+
+
+def _is_one_to_one(block: Any, load: Any) -> bool:
+    """Whether each index of a load is an iteration variable of its own, which goes through the whole dimension."""
+    left = list(block.iter_vars)
+    for index, size in zip(load.indices, load.source.shape, strict=True):
+        if isinstance(index, tvm.tirx.IntImm) and int(index) == 0 and _is(size, 1):
             continue
-        if isinstance(getattr(block.body, "value", None), tvm.ir.TensorLoad):
-            found |= {i for i, param in enumerate(function.params) if block.reads[0].source.same_as(param)}
-    return found
+        found = [var for var in left if index.same_as(var.var)]
+        if not found or not (_is(found[0].dom.min, 0) and _same_size(found[0].dom.extent, size)):
+            return False
+        if found[0].iter_type not in (IterVar.DataPar, IterVar.CommReduce):
+            return False
+        left.remove(found[0])
+    return True
+
+
+def _is(size: Any, value: int) -> bool:
+    return isinstance(size, tvm.tirx.IntImm) and int(size) == value
+
+
+def _same_size(left: Any, right: Any) -> bool:
+    return isinstance(left, tvm.tirx.IntImm) and _is(right, int(left))
 
 
 def prepack(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
