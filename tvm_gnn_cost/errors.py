@@ -16,3 +16,17 @@ class WorkError(RuntimeError):
 
 class WrongTVM(WorkError, ImportError):
     """The installed TVM lacks what the call needs, or no TVM is installed."""
+
+
+def check_range(what: str, value: float | None, least: float, most: float) -> None:
+    """Refuses a number that is out of its range, or no number; None, for one that is not given, passes.
+
+    >>> check_range("seed", 3, 0, 2**31 - 1)
+
+    Raises:
+        InputError: the message names the range.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InputError(f"{what} must be between {least:.12g} and {most:.12g}, not {repr(value)[:40]}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,12 +84,17 @@ def test_a_wrong_file_is_named(tmp_path: Path):
     for changed, message in (
         ({"tpugraphs_version": 2}, "not a TpuGraphs model that this version reads"),
         ({"model": "tgraf"}, "lacks or misstates the field 'tgraf'"),
-        ({"config": {"chanels": 3}}, "the checkpoint's settings are wrong: unknown field 'chanels'"),
+        ({"config": {"chanels": 3}}, "the checkpoint's settings are wrong: the field 'chanels' is unknown"),
         (
             {"config": {"channels": "3"}},
             "the checkpoint's settings are wrong: the field 'channels' has the wrong value",
         ),
         ({"config": {"channels": 0}}, "the checkpoint's settings are wrong: channels is 0; expected 1 or more"),
+        ({"config": {"blocks": 10**9}}, "the checkpoint's settings are wrong: blocks must be between 0 and 4096"),
+        (
+            {"config": {"channels": 4096}},
+            "the checkpoint's settings are wrong: the weights do not fit the architecture",
+        ),
         ({"config": {"kind": "tiles"}}, "the checkpoint's settings are wrong: the field 'kind' has the wrong value"),
         ({"config": None}, "the checkpoint's settings are wrong: expected a JSON object"),
     ):
@@ -100,6 +106,9 @@ def test_a_wrong_file_is_named(tmp_path: Path):
         Ranker.load(path)
     write_tensors(path, tensors, ["no", "model"])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="a safetensors file, but not a checkpoint"):
+        Ranker.load(path)
+    write_tensors(path, tensors | {"mean": torch.full((134,), math.nan)}, info)
+    with pytest.raises(InputError, match="the tensor 'mean' holds NaN or infinity"):
         Ranker.load(path)
     write_tensors(path, tensors | {"mean": torch.zeros(3)}, info)
     with pytest.raises(InputError, match="the checkpoint's mean and deviation have not 134 values each"):

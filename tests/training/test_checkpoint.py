@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -88,8 +89,8 @@ def test_what_is_not_a_checkpoint_is_named(tmp_path: Path, checkpoint: Checkpoin
     with pytest.raises(InputError, match=r"cut\.safetensors: not a checkpoint"):
         Checkpoint.load(tmp_path / "cut.safetensors")
     replace(checkpoint, value_names=("wings", *checkpoint.value_names[1:])).save(tmp_path / "old.safetensors")
-    with pytest.raises(InputError, match=r"old\.safetensors reads the node value 'wings'"):
-        Scorer(Checkpoint.load(tmp_path / "old.safetensors"))
+    with pytest.raises(InputError, match=r"old\.safetensors: .* it reads the node value 'wings'"):
+        Checkpoint.load(tmp_path / "old.safetensors")
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -102,30 +103,66 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     return path
 
 
+def changed(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Path:
+    """The file with its tensors changed."""
+    with safe_open(path, framework="pt") as file:
+        metadata, tensors = dict(file.metadata()), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(tensors)
+    save_file(tensors, path, metadata=metadata)
+    return path
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda info: info.update(version=2), "checkpoint format 2, and this version of tvm-gnn-cost reads 4"),
         (lambda info: info.pop("version"), "checkpoint format None"),
         (lambda info: info.pop("config"), "the checkpoint is damaged: a field is missing: .*'config'"),
-        (lambda info: info.update(config=[1]), "the checkpoint is damaged: the field 'config' has the wrong value"),
-        (lambda info: info["config"].update(hidden="16"), "the field 'hidden' has the wrong value '16'"),
-        (lambda info: info["config"].update(head=16), "the field 'head' has the wrong value 16"),
-        (lambda info: info["config"].update(groups=[1]), "the field 'groups' has the wrong value"),
-        (lambda info: info["config"].update(detail="forest"), "the field 'detail' has the wrong value 'forest'"),
-        (lambda info: info["config"].update(conv=None), "the field 'conv' has the wrong value None"),
+        (lambda info: info.update(config=[1]), "the checkpoint is damaged: expected a JSON object .* in 'config'"),
+        (lambda info: info["config"].update(hidden="16"), "the field 'config.hidden' has the wrong value '16'"),
+        (lambda info: info["config"].update(head=16), "the field 'config.head' has the wrong value 16"),
+        (lambda info: info["config"].update(groups=[1]), r"the field 'config.groups\[0\]' has the wrong value"),
+        (lambda info: info["config"].update(detail="forest"), "the field 'config.detail' has the wrong value 'forest'"),
+        (lambda info: info["config"].update(conv=None), "the field 'config.conv' has the wrong value None"),
         (lambda info: info.update(value_names=3), "the field 'value_names' has the wrong value 3"),
-        (lambda info: info.update(value_names=[3]), "the field 'value_names' has the wrong value"),
+        (lambda info: info.update(value_names=[3]), r"the field 'value_names\[0\]' has the wrong value"),
         (lambda info: info.update(vectors=None), "the field 'vectors' has the wrong value None"),
         (lambda info: info["vectors"].pop("words"), "the node type vectors lack 'words'"),
         (lambda info: info["vectors"].update(words=[1]), "the node type vectors' 'words' are no list of texts"),
         (lambda info: info["vectors"].update(words=["a"] * 99), "too small for 99 words"),
         (lambda info: info.update(calibration=[1.0]), "the field 'calibration' is not two numbers"),
-        (lambda info: info.update(calibration=["a", 1]), "the field 'calibration' has the wrong value"),
+        (lambda info: info.update(calibration=["a", 1]), r"the field 'calibration\[0\]' has the wrong value"),
         (lambda info: info.update(calibration=1.0), "the field 'calibration' has the wrong value 1.0"),
         (lambda info: info.update(card=[]), "the field 'card' has the wrong value"),
         (lambda info: info.update(extra=None), "the field 'extra' has the wrong value None"),
         (lambda info: info.update(trees_scale="1"), "the field 'trees_scale' has the wrong value '1'"),
+        (lambda info: info.update(trees_scale=math.inf), "the field 'trees_scale' is infinite"),
+        (lambda info: info.update(calibration=[1, -math.inf]), "the field 'calibration' is infinite"),
+        (lambda info: info.update(calibration=[1, math.nan]), r"the field 'calibration\[1\]' has the wrong value nan"),
+        (lambda info: info.update(new=1), "the field 'new' is unknown"),
+        (lambda info: info["config"].update(new=1), "the field 'config.new' is unknown"),
+        (lambda info: info.update(card={"networks": 3}), "the field 'networks' has the wrong value 3"),
+        (lambda info: info.update(card={"targets": [3]}), r"the field 'targets\[0\]' has the wrong value 3"),
+        (lambda info: info.update(value_names=info["value_names"][::-1]), "differing in their order"),
+        (lambda info: info["config"].update(layers=1 << 62), "layers must be between 1 and 65536"),
+        (lambda info: info["config"].update(layers=60_000), "not fit the architecture: .* tensors for 60001 layers"),
+        (
+            lambda info: info["config"].update(head=[1] * 60_000),
+            "not fit the architecture: .* tensors for 60002 layers",
+        ),
+        (lambda info: info["config"].update(hidden=65_536), "not fit the architecture: 'encoder.0.weight' is"),
+        (lambda info: info["config"].update(hidden=0), "hidden must be between 1 and 65536, not 0"),
+        (lambda info: info["config"].update(layers=0), "layers must be between 1 and 65536, not 0"),
+        (lambda info: info["config"].update(type_dim=10**12), "type_dim must be between"),
+        (lambda info: info["config"].update(costs=-1), "costs must be between"),
+        (lambda info: info["config"].update(head=[0]), "a size of head must be between"),
+        (lambda info: info["config"].update(ratio=0), "ratio must be between"),
+        (lambda info: info["config"].update(dropout=5), "dropout must be between"),
+        (lambda info: info["config"].update(hidden=18, context="attention"), "hidden must be a multiple of 4"),
+        (
+            lambda info: info["config"].update(context="deviation"),
+            "not fit the architecture: no tensor 'context.project",
+        ),
     ],
 )
 def test_damaged_json_is_named(
@@ -142,9 +179,8 @@ def test_damaged_json_is_named(
     [
         lambda info: info["config"].update(hidden=8),
         lambda info: info["config"].update(layers=1),
-        lambda info: info["config"].update(hidden=-1),
-        lambda info: info["config"].update(groups=["loops"]),
-        lambda info: info.update(value_names=info["value_names"][:-1]),
+        lambda info: info["config"].update(costs=1),
+        lambda info: info["config"].update(stores=False),
     ],
 )
 def test_weights_of_another_architecture_are_refused(
@@ -152,9 +188,57 @@ def test_weights_of_another_architecture_are_refused(
 ) -> None:
     path = tmp_path / "model.safetensors"
     checkpoint.save(path)
-    loaded = Checkpoint.load(rewritten(path, change))
-    with pytest.raises(InputError, match=r"model\.safetensors: the weights do not fit the architecture"):
-        Scorer(loaded)
+    with pytest.raises(InputError, match=r"model\.safetensors: .* the weights do not fit the architecture"):
+        Checkpoint.load(rewritten(path, change))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("part", ["model.head.0.weight", "model.mean", "vectors.node_type_rows", "extra.now.x"])
+def test_weights_that_are_no_numbers_are_refused(
+    tmp_path: Path, checkpoint: Checkpoint, part: str, value: float
+) -> None:
+    path = tmp_path / "model.safetensors"
+    replace(checkpoint, extra={"now.x": torch.zeros(2), "buffer.0.latency": torch.tensor([math.inf])}).save(path)
+    Checkpoint.load(path)
+    changed(path, lambda tensors: tensors[part].flatten().__setitem__(0, value))
+    with pytest.raises(InputError, match=rf"model\.safetensors: .* the tensor '{part}' holds NaN or infinity"):
+        Checkpoint.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.update({"new": torch.zeros(1)}), "the tensor 'new' is unknown"),
+        (lambda tensors: tensors.update({"model.new": torch.zeros(1)}), "an unknown tensor 'new'"),
+        (lambda tensors: tensors.pop("model.mean"), "no tensor 'mean'"),
+        (lambda tensors: tensors["model.std"].zero_(), "a deviation of its node values is not positive"),
+        (lambda tensors: tensors["model.std"].fill_(math.nan), "a deviation of its node values is not positive"),
+        (
+            lambda tensors: tensors.update({"model.mean": tensors["model.mean"].to(torch.int64)}),
+            "'mean' is torch.int64",
+        ),
+    ],
+)
+def test_other_tensors_are_refused(
+    tmp_path: Path, checkpoint: Checkpoint, change: Callable[[dict[str, torch.Tensor]], object], message: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    checkpoint.save(path)
+    with pytest.raises(InputError, match=rf"model\.safetensors: .*{message}"):
+        Checkpoint.load(changed(path, change))
+
+
+def test_a_checkpoint_knows_the_scheduler_that_it_was_trained_for(checkpoint: Checkpoint) -> None:
+    assert Checkpoint.load(DEFAULT).scheduler == "meta-schedule"
+    other = Checkpoint.load(DEFAULT_AUTO_SCHEDULER)
+    assert other.scheduler == "auto-scheduler"
+    other.check_scheduler("auto-scheduler")
+    with pytest.raises(
+        InputError, match=r"auto-scheduler\.safetensors was trained on programs of auto-scheduler, and "
+    ):
+        other.check_scheduler("meta-schedule")
+    checkpoint.check_scheduler("meta-schedule")
+    replace(checkpoint, card={"targets": ["{}", "llvm"]}).check_scheduler("auto-scheduler")
 
 
 def test_vectors_of_another_length_are_refused(checkpoint: Checkpoint) -> None:

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import json
+import math
 import os
 import stat
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
+from tvm_gnn_cost.training.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
 
 HOW = "make one"
 
@@ -77,53 +76,8 @@ def test_tensors_are_found_by_their_prefix() -> None:
     assert {name: int(tensor) for name, tensor in with_prefix(tensors, "model.").items()} == {"a": 0, "model.a": 1}
 
 
-@dataclass(frozen=True)
-class Settings:
-    kind: Literal["a", "b"]
-    sizes: tuple[int, ...] = (1,)
-    names: tuple[str, ...] = ()
-    share: float = 0.5
-    count: int = 3
-    on: bool = True
-    more: dict[str, Any] = field(default_factory=dict)
-
-
-def test_settings_survive_json() -> None:
-    settings = Settings("b", (4, 5), ("x",), 1.0, 7, False, {"a": 1})
-    assert settings_from_json(Settings, json.loads(json.dumps(asdict(settings)))) == settings
-    # A file of another version may have further fields and lack some.
-    assert settings_from_json(Settings, {"kind": "a", "newer": 1}) == Settings("a")
-    assert settings_from_json(Settings, {"kind": "a", "share": 1}).share == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("kind", "c"),
-        ("kind", ["a"]),
-        ("sizes", 4),
-        ("sizes", [4, "5"]),
-        ("sizes", "45"),
-        ("sizes", [True]),
-        ("names", [1]),
-        ("names", None),
-        ("share", "0.5"),
-        ("share", True),
-        ("count", 2.5),
-        ("count", None),
-        ("count", True),
-        ("on", 1),
-        ("more", [1]),
-    ],
-)
-def test_a_wrong_setting_is_named(name: str, value: object) -> None:
-    with pytest.raises(InputError, match=f"the field '{name}' has the wrong value"):
-        settings_from_json(Settings, {"kind": "a", name: value})
-
-
-def test_missing_settings_are_named() -> None:
-    with pytest.raises(InputError, match=r"a field is missing: .*'kind'"):
-        settings_from_json(Settings, {"count": 1})
-    for values in (None, [], "text", 3):
-        with pytest.raises(InputError, match="expected a JSON object with the fields of Settings, found"):
-            settings_from_json(Settings, values)
+def test_tensors_of_numbers_pass() -> None:
+    check_finite({"a": torch.zeros(2), "b": torch.tensor([1])})
+    for value in (math.nan, math.inf):
+        with pytest.raises(InputError, match="the tensor 'a' holds NaN or infinity"):
+            check_finite({"a": torch.tensor([0.0, value])})

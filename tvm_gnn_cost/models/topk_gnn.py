@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -11,10 +12,14 @@ from torch import Tensor, nn
 from torch_geometric.nn import GraphConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
 from torch_geometric.utils import softmax, to_dense_batch
 
+from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.graphs.batch import GraphBatch
 from tvm_gnn_cost.graphs.program_graph import Detail, Relation
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.relational_conv import RelationalConv
+
+#: Far above the channels and layers of any model of programs.
+_WIDEST = 65_536
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,17 @@ class TopKGNNConfig:
     stores: bool = True
     dropout: float = 0.1
     context: Literal["none", "deviation", "attention"] = "none"
+
+    def __post_init__(self) -> None:
+        """Refuses what torch could not build, or only some of it."""
+        for name, least in (("type_dim", 1), ("hidden", 1), ("layers", 1), ("costs", 0)):
+            check_range(name, getattr(self, name), least, _WIDEST)
+        for size in self.head:
+            check_range("a size of head", size, 1, _WIDEST)
+        check_range("ratio", self.ratio, 1e-6, 1)
+        check_range("dropout", self.dropout, 0, 0.999)
+        if self.context == "attention" and self.hidden % 4:
+            raise InputError(f"hidden must be a multiple of 4 with context 'attention', not {self.hidden}")
 
 
 #: TPGNN as published: 18 + 2 inputs for each node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max and mean
@@ -336,3 +352,38 @@ class TopKGNN(nn.Module):
             # A usual statement graph has 64 nodes: this gives the sum the size of the other two.
             parts.append(global_add_pool(x, graph, size) / 64)
         return torch.cat(parts, dim=1)
+
+
+def check_weights(config: TopKGNNConfig, value_names: tuple[str, ...], state: Mapping[str, Tensor]) -> None:
+    """Refuses weights that are not those of an architecture, without building it: a file can claim any size.
+
+    Args:
+        config: The architecture.
+        value_names: The node values that it reads, in order.
+        state: Its weights by name.
+
+    Raises:
+        InputError: the names of the node values, or the names, shapes or types of the weights, are others.
+    """
+    names = [VALUES[column][0] for column in columns(config.groups)]
+    if list(value_names) != names:
+        other = sorted(set(value_names) ^ set(names)) or ["their order"]
+        raise InputError(f"its node values are not those of its groups (differing in {', '.join(other[:3])})")
+    claimed = config.layers + len(config.head)
+    if claimed > len(state):
+        raise InputError(f"the weights do not fit the architecture: {len(state)} tensors for {claimed} layers")
+    with torch.device("meta"):  # shapes alone, no memory
+        zeros = torch.zeros(len(names))
+        wanted = TopKGNN(config, zeros, zeros).state_dict()
+    missing, unknown = wanted.keys() - state.keys(), state.keys() - wanted.keys()
+    if missing or unknown:
+        what = f"no tensor '{min(missing)}'" if missing else f"an unknown tensor '{min(unknown)}'"
+        raise InputError(f"the weights do not fit the architecture: {what}")
+    for name, tensor in wanted.items():
+        if (state[name].shape, state[name].dtype) != (tensor.shape, tensor.dtype):
+            raise InputError(
+                f"the weights do not fit the architecture: '{name}' is {state[name].dtype}{list(state[name].shape)}, "
+                f"not {tensor.dtype}{list(tensor.shape)}"
+            )
+    if not bool((state["std"] > 0).all()):
+        raise InputError("a deviation of its node values is not positive")

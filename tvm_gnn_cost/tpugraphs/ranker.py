@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
 from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
 from tvm_gnn_cost.tpugraphs.models.cheb_sage import ChebSage, ChebSageConfig
@@ -23,7 +23,8 @@ from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses, RankClassesC
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
 from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph
 from tvm_gnn_cost.training.scale import Scale
-from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
+from tvm_gnn_cost.training.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
+from tvm_gnn_cost.typed_json import from_json
 
 #: Each model and its settings, by the name that the command line and checkpoints use.
 MODELS: Mapping[str, tuple[Callable[[Any], RankingModel], type[ModelConfig]]] = {
@@ -36,6 +37,8 @@ MODELS: Mapping[str, tuple[Callable[[Any], RankingModel], type[ModelConfig]]] = 
 #: The model that ranks only graphs that were prepared with kernels.
 _OF_KERNELS = "kernel-costs"
 _FORMAT_VERSION = 1
+#: Far above the channels and layers of any of them.
+_LARGEST = 4096
 
 
 @dataclass
@@ -97,12 +100,11 @@ class Ranker:
         if info.get("tpugraphs_version") != _FORMAT_VERSION:
             raise InputError(f"{path}: not a TpuGraphs model that this version reads; train it again")
         try:
-            config = settings_from_json(MODELS[info["model"]][1], info["config"])
-            unknown = info["config"].keys() - asdict(config).keys()
-            if unknown:
-                raise InputError(f"unknown field '{min(unknown)}'")
+            config = from_json(MODELS[info["model"]][1], info["config"])
+            check_finite({name: tensor for name, tensor in tensors.items() if name != "deviation"})
             scale = Scale(tensors["mean"].numpy(), tensors["deviation"].numpy(), info["is_log"])
             state = with_prefix(tensors, "model.")
+            _check_shapes(info["model"], config, state)
             ranker = Ranker(
                 *(info["model"], config, scale, state, info["configs_per_step"], info["is_pruned"], info["card"])
             )
@@ -132,6 +134,24 @@ class Ranker:
         except RuntimeError as error:
             raise InputError(f"the checkpoint's weights do not fit its architecture: {error}") from error
         return net.eval()
+
+
+def _check_shapes(model: str, config: ModelConfig, state: Mapping[str, Tensor]) -> None:
+    """Refuses weights of another network, without building it: a file can claim any size.
+
+    Raises:
+        InputError: they are.
+    """
+    for name, value in asdict(config).items():
+        if isinstance(value, int):
+            check_range(name, value, 0, _LARGEST)
+    with torch.device("meta"):  # shapes alone, no memory
+        wanted = {name: tensor.shape for name, tensor in MODELS[model][0](config).state_dict().items()}
+    other = {
+        name for name in wanted.keys() | state.keys() if name not in state or wanted.get(name) != state[name].shape
+    }
+    if other:
+        raise InputError(f"the weights do not fit the architecture (differing in '{min(other)}')")
 
 
 def check_kernels(model: str, graphs: Iterable[PreparedGraph]) -> None:

@@ -19,9 +19,10 @@ from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.store_rows import store_rows, store_width
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.store_trees import StoreTrees
-from tvm_gnn_cost.models.topk_gnn import Embedded, TopKGNN, TopKGNNConfig
+from tvm_gnn_cost.models.topk_gnn import Embedded, TopKGNN, TopKGNNConfig, check_weights
 from tvm_gnn_cost.training.calibration import Calibration
-from tvm_gnn_cost.training.tensor_file import read_tensors, settings_from_json, with_prefix, write_tensors
+from tvm_gnn_cost.training.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
+from tvm_gnn_cost.typed_json import from_json
 
 #: Increased whenever this code would misread the files of an older version.
 FORMAT_VERSION = 4
@@ -30,6 +31,9 @@ _Scores = TypeVar("_Scores", Tensor, npt.NDArray[np.float64])
 
 #: Weight of the network in the mean of its score and the trees'; they are the better part (``benchmarks/LOG.md``).
 NETWORK_SHARE = 1 / 3
+
+#: What the names of a checkpoint's tensors begin with, but for the trees'.
+_PARTS = ("model.", "vectors.", "extra.")
 
 #: The checkpoints that the package ships, for MetaSchedule and for ``auto_scheduler``.
 DEFAULT = Path(__file__).parent.parent / "checkpoints" / "default.safetensors"
@@ -40,13 +44,22 @@ DEFAULT_AUTO_SCHEDULER = DEFAULT.with_name("auto-scheduler.safetensors")
 class _Header:
     """The JSON of a checkpoint."""
 
-    config: dict[str, Any]
+    version: int
+    config: TopKGNNConfig
     value_names: tuple[str, ...]
     vectors: dict[str, Any]
     calibration: tuple[float, ...]
     card: dict[str, Any]
     extra: dict[str, Any]
     trees_scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class _CardsData:
+    """What a card says of the training data."""
+
+    networks: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 @dataclass
@@ -80,6 +93,31 @@ class Checkpoint:
     def __str__(self) -> str:
         return str(self.source or "the checkpoint")
 
+    @property
+    def scheduler(self) -> str | None:
+        """The scheduler whose programs it was trained on, told by their targets: JSON for MetaSchedule, else options.
+
+        None if the card names no target, or targets of both.
+        """
+        found = {"meta-schedule" if target.startswith("{") else "auto-scheduler" for target in self._targets}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def _targets(self) -> tuple[str, ...]:
+        return tuple(self.card.get("targets", ()))
+
+    def check_scheduler(self, scheduler: str) -> None:
+        """Refuses to score the programs of a scheduler with a model of the other one's.
+
+        Raises:
+            InputError: the model was trained on programs of the other scheduler alone.
+        """
+        if self.scheduler not in (None, scheduler):
+            raise InputError(
+                f"{self} was trained on programs of {self.scheduler}, and these are of {scheduler}; "
+                "use a cost model of the same scheduler"
+            )
+
     def save(self, path: Path) -> None:
         """Writes a checkpoint atomically, as safetensors with a JSON header."""
         arrays, vector_info = self.vectors.to_arrays()
@@ -112,13 +150,25 @@ class Checkpoint:
                 f"{path}: checkpoint format {info.get('version')}, and this version of tvm-gnn-cost reads "
                 f"{FORMAT_VERSION}; train it again or install the version that wrote it"
             )
-        arrays = {name: tensor.numpy() for name, tensor in with_prefix(tensors, "vectors.").items()}
         try:
-            header = settings_from_json(_Header, info)
-            config = settings_from_json(TopKGNNConfig, header.config)
-            vectors = NodeTypeVectors.from_arrays(arrays, header.vectors)
+            header = from_json(_Header, info)
+            from_json(_CardsData, {name: header.card[name] for name in ("networks", "targets") if name in header.card})
             if len(header.calibration) != 2:
                 raise InputError("the field 'calibration' is not two numbers")
+            for name in ("calibration", "trees_scale"):
+                if not np.isfinite(getattr(header, name)).all():
+                    raise InputError(f"the field '{name}' is infinite")
+            _columns(header.value_names, "it")
+            state, extra = with_prefix(tensors, "model."), with_prefix(tensors, "extra.")
+            check_weights(header.config, header.value_names, state)
+            unknown = [name for name in tensors if not name.startswith(_PARTS) and name != "trees"]
+            if unknown:
+                raise InputError(f"the tensor '{unknown[0]}' is unknown")
+            # A node value that never varied has an infinite deviation, a failed program an infinite latency.
+            own = (name for name in tensors if not name.startswith("extra.buffer.") and not name.endswith(".std"))
+            check_finite({name: tensors[name] for name in own})
+            arrays = {name: tensor.numpy() for name, tensor in with_prefix(tensors, "vectors.").items()}
+            vectors = NodeTypeVectors.from_arrays(arrays, header.vectors)
             trees = None
             if "trees" in tensors:
                 width = store_width(len(header.value_names))
@@ -126,17 +176,30 @@ class Checkpoint:
         except InputError as error:
             raise InputError(f"{path}: the checkpoint is damaged: {error}") from error
         return Checkpoint(
-            config,
+            header.config,
             header.value_names,
             vectors,
-            with_prefix(tensors, "model."),
+            state,
             trees,
             (header.calibration[0], header.calibration[1]),
             header.card,
-            with_prefix(tensors, "extra."),
+            extra,
             header.extra,
             path,
         )
+
+
+def _columns(value_names: tuple[str, ...], reader: str) -> npt.NDArray[np.int64]:
+    """The columns of the node values with these names.
+
+    Raises:
+        InputError: this version has no such node value.
+    """
+    known = {name: i for i, (name, _) in enumerate(VALUES)}
+    missing = [name for name in value_names if name not in known]
+    if missing:
+        raise InputError(f"{reader} reads the node value '{missing[0]}', which is not extracted any more")
+    return np.array([known[name] for name in value_names], dtype=np.int64)
 
 
 def _mean(trees: _Scores, network: _Scores) -> _Scores:
@@ -173,16 +236,12 @@ class Scorer:
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.config, self.vectors, self.device = checkpoint.config, checkpoint.vectors, torch.device(device)
         self.calibration, self.trees = checkpoint.calibration, checkpoint.trees
-        known = {name: i for i, (name, _) in enumerate(VALUES)}
-        missing = [name for name in checkpoint.value_names if name not in known]
-        if missing:
-            raise InputError(f"{checkpoint} reads the node value '{missing[0]}', which is not extracted any more")
         if self.vectors.dim != self.config.type_dim:
             raise InputError(
                 f"{checkpoint} has node type vectors of length {self.vectors.dim}, and its architecture reads "
                 f"{self.config.type_dim}; train it again"
             )
-        self.columns = np.array([known[name] for name in checkpoint.value_names], dtype=np.int64)
+        self.columns = _columns(checkpoint.value_names, str(checkpoint))
         zeros = torch.zeros(len(self.columns))
         try:
             # Drawing the initial weights, which are replaced at once, must not advance the caller's generator.

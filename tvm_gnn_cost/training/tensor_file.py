@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -16,7 +15,6 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json, replacing
 
 _KEY = "tvm_gnn_cost"
-_Settings = TypeVar("_Settings")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
@@ -59,6 +57,17 @@ def read_tensors(path: Path, how_to_make: str) -> tuple[dict[str, Tensor], dict[
     return tensors, info
 
 
+def check_finite(tensors: Mapping[str, Tensor]) -> None:
+    """Refuses tensors that hold NaN or infinity.
+
+    Raises:
+        InputError: one does; the message names it.
+    """
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise InputError(f"the tensor '{name}' holds NaN or infinity")
+
+
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with a prefix, under their names without it.
 
@@ -67,36 +76,3 @@ def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]
     ['bias']
     """
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def settings_from_json(kind: type[_Settings], values: object) -> _Settings:
-    """A dataclass of numbers, texts, tuples and JSON objects from its JSON; unknown fields are ignored.
-
-    Raises:
-        InputError: ``values`` is not a JSON object, or a field is missing or has a wrong type.
-    """
-    if not isinstance(values, dict):
-        raise InputError(f"expected a JSON object with the fields of {kind.__name__}, found {values!r}")
-    hints = get_type_hints(kind)
-    given = {}
-    for name in (field.name for field in fields(kind) if field.name in values):  # type: ignore[arg-type]
-        value = tuple(values[name]) if isinstance(values[name], list) else values[name]
-        if not _fits(value, hints[name]):
-            raise InputError(f"the field '{name}' has the wrong value {values[name]!r}")
-        given[name] = value
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise InputError(f"a field is missing: {error}") from error
-
-
-def _fits(value: object, hint: Any) -> bool:
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(_fits(item, get_args(hint)[0]) for item in value)
-    if get_origin(hint) is dict:
-        return isinstance(value, dict)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
