@@ -16,6 +16,7 @@ from tvm_gnn_cost.files import (
     check_folder,
     drop_broken_last_line,
     keep_first_lines,
+    parse_json,
     replacing,
     write_json,
     write_text,
@@ -221,3 +222,27 @@ def test_the_first_lines_are_kept(tmp_path: Path, count: int, kept: bytes) -> No
     path.write_bytes(b"a\n\nb")
     keep_first_lines(path, count)
     assert path.read_bytes() == kept
+
+
+@pytest.mark.parametrize("text", ['{"a": "x😀 é"}', '["\\ud83d\\ude00", "\\\\ud800"]', "[1e400]"])
+def test_json_is_parsed(text: str) -> None:
+    value = json.loads(text)
+    assert parse_json(text) == parse_json(text.encode()) == parse_json(text.encode("utf-16")) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('["\\ud800"]', "half of a surrogate pair"),
+        ('{"\\uDFFF": 1}', "half of a surrogate pair"),
+        ('["\ud800"]', "half of a surrogate pair"),
+        (b'["\xed\xa0\x80"]', "half of a surrogate pair"),
+        ("[" * 100_000, "nested too deeply"),
+        ("1" * 5000, "digits"),
+        (b"\xff", "decode"),
+        ("", "Expecting value"),
+    ],
+)
+def test_what_is_no_json_is_a_value_error(text: str | bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_json(text)

@@ -18,6 +18,10 @@ import psutil
 
 from tvm_gnn_cost.errors import InputError
 
+#: What may be half of a surrogate pair in JSON; Python decodes it from bytes too.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_SURROGATE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\x00")
+
 #: What comes behind the number of the process in the name of a file that it is writing.
 _UNFINISHED = ".unfinished"
 
@@ -74,12 +78,18 @@ def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is none, or too deeply nested for Python's parser.
+        ValueError: it is none, is too deeply nested for Python's parser, or has half of a surrogate pair in a text,
+            which no file and no terminal takes.
     """
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if _SURROGATE.search(text) if isinstance(text, str) else _SURROGATE_BYTES.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("JSON with half of a surrogate pair") from None
+    return value
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:

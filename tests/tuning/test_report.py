@@ -124,6 +124,23 @@ def test_the_page_stands_alone_and_escapes(result, tmp_path):
         assert text in "".join(parsed.text)
 
 
+@pytest.mark.parametrize("name", [r"$\nosuchcmd$", "[/nope]", "$x$"])
+def test_a_name_is_no_markup(result, tmp_path, name):
+    result.settings = dataclasses.replace(result.settings, network=name)
+    result.tasks[0].name = name
+    result.end_to_end.networks.append(NetworkTimes(name, [0.03], 1e-7))
+    result.save(tmp_path)
+    page = write_report(tmp_path).read_text()
+    assert "".join(Page(page).text).count(name) >= 4
+    bars = re.search(r"<svg.*?</svg>", page, re.DOTALL)
+    assert name in "".join(ET.fromstring(bars[0]).itertext())
+
+
+def test_a_comparison_without_peers_is_told(result):
+    result.end_to_end.networks[1:] = []
+    assert headline(result) == "resnet-18: 21 ms tuned; after 64 measured programs in 1:40."
+
+
 def test_the_curves_are_drawn(result, tmp_path):
     result.save(tmp_path)
     page = write_report(tmp_path).read_text()

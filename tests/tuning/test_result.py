@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tvm_gnn_cost.tuning.result import (
     Settings,
     TaskResult,
     TuneResult,
+    check_settings,
     load_result,
     resume,
 )
@@ -169,6 +170,83 @@ def test_a_task_without_measurement_has_no_latency() -> None:
     assert TaskResult("a", 1, None).latency == math.inf
     assert not TaskResult("a", 1, None).improved
     assert TaskResult("a", 1, None, best=1.0).improved
+
+
+def task(**changes: object) -> dict[str, object]:
+    return {"tasks": [{"name": "a", "weight": 1, "untuned": None, **changes}]}
+
+
+def networks(*found: dict[str, object], **changes: object) -> dict[str, object]:
+    whole = {"networks": list(found), "matrix_product": None, "reference": "PyTorch", "peers": True, **changes}
+    return {"end_to_end": whole}
+
+
+TUNED: dict[str, object] = {"name": "tuned", "seconds": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seconds": {"mutation": "30"}}, "the field 'seconds.mutation' has the wrong value '30'"),
+        ({"seconds": {"mutation": -1}}, "the seconds of phase 'mutation' must be between 0 and 1e[+]12, not -1"),
+        ({"seconds": {"mutation": math.nan}}, "the field 'seconds.mutation' has the wrong value nan"),
+        ({"seconds": {"mutation": math.inf}}, "the seconds of phase 'mutation' must be between 0 and "),
+        (task(name="\ud800"), "half of a surrogate pair"),
+        (task(name=3), r"the field 'tasks\[0\].name' has the wrong value 3"),
+        (task(weight=0), "the weight of task 0 must be between 1 and "),
+        (task(weight=1 << 62), "the weight of task 0 must be between 1 and "),
+        (task(untuned=0), "a latency of task 0 must be between 1e-12 and "),
+        (task(best=0.0), "a latency of task 0 must be between 1e-12 and "),
+        (task(best="1"), r"the field 'tasks\[0\].best' has the wrong value '1'"),
+        (task(best=math.inf), "a latency of task 0 must be between 1e-12 and "),
+        (task(flops=-1), "the operations of task 0 must be between 0 and "),
+        (task(failed=1), "the failed programs of task 0 must be between 0 and 0, not 1"),
+        (task(instead_of=1), "the rival of task 0 must be between 0 and 0, not 1"),
+        (task(instead_of=0), "task 0 replaces itself"),
+        (task(new=0), r"the field 'tasks\[0\].new' is unknown"),
+        ({"curve": [{"trials": 1, "seconds": 1, "latency": 0}]}, "the latency of a point of the curve must be between"),
+        (
+            {"curve": [{"trials": 1, "seconds": "1", "latency": 1}]},
+            r"the field 'curve\[0\].seconds' has the wrong value",
+        ),
+        ({"versions": {"torch": 1}}, "the field 'versions.torch' has the wrong value 1"),
+        ({"machine": 3}, "the field 'machine' has the wrong value 3"),
+        ({"work_dir": "/"}, "the field 'work_dir' has the wrong value '/'"),
+        ({"new": 1}, "the field 'new' is unknown"),
+        (networks(), "the number of networks must be between 1 and 100, not 0"),
+        (networks({"name": "a", "seconds": [1]}), "lacks the tuned network"),
+        (networks({"name": "tuned", "seconds": []}), "lacks the tuned network"),
+        (networks({"name": "tuned", "seconds": [0.0]}), "a latency of 'tuned' must be between"),
+        (networks({"name": "tuned", "seconds": ["1"]}), r"the field 'end_to_end.networks\[0\].seconds\[0\]' has"),
+        (networks(TUNED, matrix_product=0), "the speed of a matrix product must be between"),
+        (networks({**TUNED, "difference": -1}), "the difference of 'tuned' must be between"),
+        ({"settings": {**asdict(SETTINGS), "population": 10**14}}, "population must be between 8 and 100000, not 1000"),
+    ],
+)
+def test_what_no_tuning_measures_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    result().save(tmp_path)
+    path = tmp_path / FILE_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match=f"is not a tuning result of this version .*{message}"):
+        load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("population", value) for value in (10**14, 7, -1, 8.5, "64", None, True, math.nan, math.inf)),
+        *(("batch", value) for value in (0, 10**14, 1.5, None)),
+        *(("trials", value) for value in (-1, 10**14, 0.5, math.nan)),
+        *(("seed", value) for value in (-1, 2**31, 0.5, None)),
+        *(("minutes", value) for value in (-1, math.nan, math.inf, 1e9, "5")),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
+    given = {one: getattr(SETTINGS, one) for one in ("trials", "minutes", "seed", "batch", "population")}
+    with pytest.raises(InputError, match=f"^{name} must be "):
+        check_settings(**{**given, name: value})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"^{name} must be "):
+        replace(SETTINGS, **{name: value})  # type: ignore[arg-type]
 
 
 def test_records_without_a_result_and_a_missing_result_are_named(tmp_path: Path) -> None:

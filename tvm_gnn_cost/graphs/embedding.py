@@ -24,6 +24,7 @@ from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import replacing, write_text
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
+from tvm_gnn_cost.plain_text import no_math
 
 #: FastText's end-of-line word, which has no n-grams.
 _END = "</s>"
@@ -287,7 +288,12 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     axes.scatter(flat[:, 0], flat[:, 1], s=18, color="tab:blue")
     for name, point, label in zip(names, flat, _spread(flat), strict=True):
         axes.annotate(
-            name, point, label, fontsize=8, va="center", arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"}
+            no_math(name),
+            point,
+            label,
+            fontsize=8,
+            va="center",
+            arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"},
         )
     axes.margins(x=0.09)
     axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance)")

@@ -143,7 +143,7 @@ def _check_shapes(model: str, config: ModelConfig, state: Mapping[str, Tensor]) 
         InputError: they are.
     """
     for name, value in asdict(config).items():
-        if isinstance(value, int):
+        if isinstance(value, int) and not isinstance(value, bool):
             check_range(name, value, 0, _LARGEST)
     with torch.device("meta"):  # shapes alone, no memory
         wanted = {name: tensor.shape for name, tensor in MODELS[model][0](config).state_dict().items()}

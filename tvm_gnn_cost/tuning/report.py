@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.plain_text import no_math
 from tvm_gnn_cost.tuning.result import PHASES, CurvePoint, NetworkTimes, TuneResult, load_result
 
 if TYPE_CHECKING:
@@ -68,12 +69,13 @@ def headline(result: TuneResult) -> str:
     """The outcome in one sentence."""
     if result.end_to_end is None:
         return f"Not finished: {result.trials} programs are measured."
-    tuned, *others = result.end_to_end.networks
+    tuned = result.end_to_end.tuned
+    others = [one for one in result.end_to_end.networks if one is not tuned]
     # The untuned network counts only where there is nothing better to compare with.
     peers = [one for one in others if one.seconds and one.name != "untuned"] or others
     compared = ", ".join(f"{one.name} {latency(one.latency)}" for one in peers)
     return (
-        f"{result.settings.network}: {latency(tuned.latency)} tuned; {compared}; "
+        f"{result.settings.network}: {latency(tuned.latency)} tuned; {f'{compared}; ' if compared else ''}"
         f"after {result.trials} measured programs in {duration(result.searching_seconds)}."
     )
 
@@ -258,12 +260,12 @@ def _plot(x: list[float], y: list[float], label: str) -> Markup:
 def _bars(networks: Sequence[NetworkTimes]) -> Markup:
     """The latencies end to end as bars; without the untuned network where it would dwarf the others."""
     timed = [one for one in networks if one.seconds]
-    longest = max(one.latency for one in timed if one.name != "untuned")
+    longest = max(one.latency for one in timed if one.name != "untuned")  # the tuned one is always timed
     shown = [one for one in timed if one.latency <= 4 * longest][::-1]
 
     def draw(axes: Axes) -> None:
         colors = [_BLUE if one.name == "tuned" else "#8c959f" for one in shown]
-        bars = axes.barh([one.name for one in shown], [1e3 * one.latency for one in shown], color=colors)
+        bars = axes.barh([no_math(one.name) for one in shown], [1e3 * one.latency for one in shown], color=colors)
         axes.bar_label(bars, [latency(one.latency) for one in shown], padding=3)
         axes.set(xlabel="median latency, ms")
         axes.margins(x=0.2)

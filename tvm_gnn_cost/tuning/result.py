@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import parse_json, write_json
 from tvm_gnn_cost.tuning.library import TunedNetwork
+from tvm_gnn_cost.typed_json import from_json
 
 #: Where in the work directory the result is.
 FILE_NAME = "tuning.json"
@@ -32,6 +33,33 @@ PHASES = (
     "verification",
     "other",
 )
+
+#: Option of a tuning -> its least and its largest value. Far above what anybody waits for or a machine holds.
+RANGES = {
+    "trials": (0, 10**9),
+    "minutes": (0, 10**6),
+    "seed": (0, 2**31 - 1),
+    "batch": (1, 10_000),
+    "population": (8, 100_000),
+}
+
+#: What a measured program or network takes, and what a phase does, in seconds.
+_LATENCY, _LONGEST = (1e-12, 1e9), 1e12
+
+
+def check_settings(trials: int | None, minutes: float | None, seed: int, batch: int, population: int) -> None:
+    """Refuses the numbers of a tuning that are out of range: such a search would not end, or not fit into memory.
+
+    Raises:
+        InputError: one is; the message names its range.
+    """
+    given = {"trials": trials, "minutes": minutes, "seed": seed, "batch": batch, "population": population}
+    for name, value in given.items():
+        check_range(name, value, *RANGES[name])
+        if name not in ("trials", "minutes") and value is None:
+            raise InputError(f"{name} must be a number, not None")
+        if name != "minutes" and not isinstance(value, int | None):
+            raise InputError(f"{name} must be a whole number, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -62,6 +90,10 @@ class Settings:
     population: int
     scheduler: str = "meta-schedule"
     digest: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses numbers out of their ranges, see :func:`check_settings`."""
+        check_settings(self.trials, self.minutes, self.seed, self.batch, self.population)
 
     def covered_by(self, trials: int, seconds: float) -> bool:
         """Whether so many measured programs or so many seconds of search use up the budget."""
@@ -308,23 +340,48 @@ def load_result(work_dir: Path) -> TuneResult:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: no network was tuned in {work_dir} (tvm-gnn-cost tune)")
     try:
-        data = parse_json(path.read_text())
-        end_to_end = data.pop("end_to_end")
-        if end_to_end:
-            end_to_end["networks"] = [NetworkTimes(**one) for one in end_to_end["networks"]]
-        return TuneResult(
-            settings=Settings(**data.pop("settings")),
-            tasks=[TaskResult(**task) for task in data.pop("tasks")],
-            curve=[CurvePoint(**point) for point in data.pop("curve")],
-            end_to_end=EndToEnd(**end_to_end) if end_to_end else None,
-            work_dir=work_dir,
-            **data,
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        result = from_json(TuneResult, parse_json(path.read_bytes()))
+        _check(result)
+    except ValueError as error:
         raise InputError(
-            f"{path} is not a tuning result of this version ({error!r}); "
-            "choose another work directory or remove that one"
+            f"{path} is not a tuning result of this version ({error}); choose another work directory or remove that one"
         ) from error
+    result.work_dir = work_dir
+    return result
+
+
+def _check(result: TuneResult) -> None:
+    """Refuses what no tuning measures.
+
+    Raises:
+        InputError: a number is out of range, or the numbers do not fit together.
+    """
+    for i, task in enumerate(result.tasks):
+        what = f"of task {i}"
+        check_range(f"the weight {what}", task.weight, 1, 2**31)
+        check_range(f"the operations {what}", task.flops, 0, 1e30)
+        for latency in (task.untuned, task.best):
+            check_range(f"a latency {what}", latency, *_LATENCY)
+        check_range(f"the failed programs {what}", task.failed, 0, task.trials)
+        check_range(f"the rival {what}", task.instead_of, 0, len(result.tasks) - 1)
+        if task.instead_of == i:
+            raise InputError(f"task {i} replaces itself")
+    for point in result.curve:
+        check_range("the trials of a point of the curve", point.trials, 0, math.inf)
+        check_range("the seconds of a point of the curve", point.seconds, 0, _LONGEST)
+        check_range("the latency of a point of the curve", point.latency, _LATENCY[0], math.inf)
+    for phase, seconds in result.seconds.items():
+        check_range(f"the seconds of phase '{phase}'", seconds, 0, _LONGEST)
+    if result.end_to_end is not None:
+        check_range("the number of networks", len(result.end_to_end.networks), 1, 100)
+        check_range("the speed of a matrix product", result.end_to_end.matrix_product, 1, 1e30)
+        for one in result.end_to_end.networks:
+            check_range(f"the difference of '{one.name}'", one.difference, 0, math.inf)
+            for seconds in one.seconds:
+                check_range(f"a latency of '{one.name}'", seconds, *_LATENCY)
+        tuned = [one for one in result.end_to_end.networks if one.name == "tuned"]
+        if len(tuned) != 1 or not tuned[0].seconds:
+            raise InputError("the comparison end to end lacks the tuned network")
 
 
 def resume(
