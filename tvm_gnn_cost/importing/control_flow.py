@@ -1,0 +1,215 @@
+"""Writes control flow and sequences out, as far as conditions and numbers of iterations are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tvm_gnn_cost.importing.graph import Tensor
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Scope, Simplifier, Value
+
+#: Iterations that a loop may have at most: each one is written out.
+_MOST = 2048
+
+
+def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``If``: the branch that a known condition chooses; of an unknown one both, and a choice of their values."""
+    condition = call.input(0)
+    branches = [call.attributes[name] for name in ("then_branch", "else_branch")]
+    if isinstance(condition, np.ndarray):
+        return _run(simplifier, call, branches[0 if condition.any() else 1], {})
+    found = [_run(simplifier, call, branch, {}) for branch in branches]
+    scalar = simplifier.emit("Reshape", condition, np.zeros(0, np.int64), name=call.name)
+    outputs: list[Value] = []
+    for one, other in zip(*found, strict=True):
+        if not (isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray)):
+            raise Refused("its branches give something else than tensors, and its condition is not known")
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            raise Refused("its branches give tensors of different sizes, and its condition is not known")
+        outputs.append(simplifier.emit("Where", scalar, one, other, name=call.name))
+    return outputs
+
+
+def loop(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``Loop``: each iteration after the other."""
+    count, condition, states = call.input(0), call.input(1), list(call.inputs[2:])
+    body = call.attributes["body"]
+    if isinstance(count, Tensor):
+        raise Refused("the number of its iterations depends on values that are only known when it runs")
+    scanned: list[list[Value]] = [[] for _ in body.output[1 + len(states) :]]
+    number = 0
+    while (count is None or number < int(count.item())) and _known(condition):  # type: ignore[union-attr]
+        if number >= _MOST:
+            raise Refused(f"it has more than {_MOST} iterations")
+        names = [one.name for one in body.input]
+        given: list[Value] = [np.array(number, np.int64), np.array(True), *states]
+        condition, *rest = _run(simplifier, call, body, dict(zip(names, given, strict=True)))
+        states, values = rest[: len(states)], rest[len(states) :]
+        for collected, value in zip(scanned, values, strict=True):
+            collected.append(value)
+        number += 1
+    return [*states, *(_stacked(simplifier, call, values, 0) for values in scanned)]
+
+
+def scan(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``Scan``: each step after the other."""
+    if call.version < 9:
+        raise Refused("it is of an operator set before 9")
+    body, count = call.attributes["body"], call.attributes["num_scan_inputs"]
+    split = len(call.inputs) - count
+    states, inputs = list(call.inputs[:split]), call.inputs[split:]
+    outputs = len(body.output) - split
+    axes = call.attributes.get("scan_input_axes") or [0] * count
+    backwards = call.attributes.get("scan_input_directions") or [0] * count
+    output_axes = call.attributes.get("scan_output_axes") or [0] * outputs
+    prepended = call.attributes.get("scan_output_directions") or [0] * outputs
+    first = inputs[0]
+    assert isinstance(first, Tensor | np.ndarray)
+    steps = first.shape[axes[0]]
+    if steps > _MOST:
+        raise Refused(f"it has more than {_MOST} steps")
+    scanned: list[list[Value]] = [[] for _ in range(outputs)]
+    for step in range(steps):
+        slices = [
+            simplifier.emit("Gather", value, np.array(steps - 1 - step if back else step), axis=axis, name=call.name)
+            for value, axis, back in zip(inputs, axes, backwards, strict=True)
+        ]
+        names = [one.name for one in body.input]
+        found = _run(simplifier, call, body, dict(zip(names, [*states, *slices], strict=True)))
+        states = found[:split]
+        for values, value in zip(scanned, found[split:], strict=True):
+            values.append(value)
+    ordered = [values[::-1] if back else values for values, back in zip(scanned, prepended, strict=True)]
+    return [
+        *states,
+        *(_stacked(simplifier, call, values, axis) for values, axis in zip(ordered, output_axes, strict=True)),
+    ]
+
+
+def _known(condition: Value) -> bool:
+    if isinstance(condition, Tensor):
+        raise Refused("when it ends depends on values that are only known when it runs")
+    return condition is None or bool(np.asarray(condition).any())
+
+
+def _run(simplifier: Simplifier, call: Call, graph: onnx.GraphProto, given: Mapping[str, Value]) -> list[Any]:
+    """The outputs of a graph inside of an operator."""
+    scope = Scope(dict(given), call.scope)
+    for tensor in graph.initializer:
+        scope.values[tensor.name] = onnx.numpy_helper.to_array(tensor)
+    simplifier.count += 1
+    return simplifier.graph(graph, scope, f"{call.node.op_type}_{simplifier.count}/")
+
+
+def _stacked(simplifier: Simplifier, call: Call, values: Sequence[Value], axis: int) -> Value:
+    if not values:
+        raise Refused("it has no iteration, so that the sizes of its outputs are not known")
+    rank = len(values[0].shape) + 1  # type: ignore[union-attr]
+    with simplifier.at_opset(13):
+        rows = [simplifier.emit("Unsqueeze", one, np.array([axis % rank]), name=call.name) for one in values]
+        stacked: Value = simplifier.emit("Concat", *rows, axis=axis % rank, name=call.name)
+    return stacked
+
+
+def _sequence(value: Value) -> list[Any]:
+    if not isinstance(value, list):
+        raise Refused("it takes something else than a sequence")
+    return value
+
+
+def _position(call: Call, number: int, count: int) -> int:
+    return int(call.constant(number, "position").item()) % max(1, count)
+
+
+def construct(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``SequenceConstruct`` and ``SequenceEmpty``."""
+    return [list(call.inputs)]
+
+
+def at(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``SequenceAt``."""
+    values = _sequence(call.input(0))
+    return [values[_position(call, 1, len(values))]]
+
+
+def insert(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``SequenceInsert``."""
+    values = list(_sequence(call.input(0)))
+    place = len(values) if call.input(2) is None else _position(call, 2, len(values) + 1)
+    values.insert(place, call.input(1))
+    return [values]
+
+
+def erase(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``SequenceErase``."""
+    values = list(_sequence(call.input(0)))
+    del values[-1 if call.input(1) is None else _position(call, 1, len(values))]
+    return [values]
+
+
+def length(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``SequenceLength``."""
+    return [np.array(len(_sequence(call.input(0))), np.int64)]
+
+
+def concatenate(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``ConcatFromSequence``."""
+    values, axis = _sequence(call.input(0)), call.attributes["axis"]
+    if call.attributes.get("new_axis"):
+        return [_stacked(simplifier, call, values, axis)]
+    return [simplifier.emit("Concat", *values, axis=axis, name=call.name)]
+
+
+def split(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``SplitToSequence``."""
+    value, axis = call.input(0), call.attributes["axis"]
+    if not isinstance(value, Tensor | np.ndarray):
+        raise Refused("it takes a sequence")
+    size = value.shape[axis]
+    sizes = np.array(1) if call.input(1) is None else call.constant(1, "sizes")
+    if sizes.ndim == 0:
+        step = int(sizes)
+        sizes = np.array([min(step, size - start) for start in range(0, size, step)], np.int64)
+    ends = np.cumsum(sizes)
+    with simplifier.at_opset(13):
+        parts = [
+            simplifier.emit("Slice", value, np.array([end - one]), np.array([end]), np.array([axis]), name=call.name)
+            for one, end in zip(sizes.tolist(), ends.tolist(), strict=True)
+        ]
+        if call.input(1) is None and not call.attributes["keepdims"]:
+            parts = [simplifier.emit("Squeeze", one, np.array([axis]), name=call.name) for one in parts]
+    return [parts]
+
+
+def optional(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``Optional`` and ``OptionalGetElement``: the value itself."""
+    if call.input(0) is None:
+        raise Refused("it has no element")
+    return [call.input(0)]
+
+
+def has_element(_: Simplifier, call: Call) -> Sequence[Value]:
+    """``OptionalHasElement``."""
+    return [np.array(call.input(0) is not None)]
+
+
+#: How each operator is written out.
+EXPANSIONS: dict[str, Expansion] = {
+    "If": choose,
+    "Loop": loop,
+    "Scan": scan,
+    "SequenceConstruct": construct,
+    "SequenceEmpty": construct,
+    "SequenceAt": at,
+    "SequenceInsert": insert,
+    "SequenceErase": erase,
+    "SequenceLength": length,
+    "ConcatFromSequence": concatenate,
+    "SplitToSequence": split,
+    "Optional": optional,
+    "OptionalGetElement": optional,
+    "OptionalHasElement": has_element,
+}

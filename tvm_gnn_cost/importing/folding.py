@@ -1,0 +1,55 @@
+"""Computes operators on constants with the definitions that ONNX ships in NumPy; nothing is compiled."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+#: Operators whose result differs from run to run.
+RANDOM = frozenset(
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+)
+
+
+def evaluate(
+    node: onnx.NodeProto, inputs: Sequence[npt.NDArray[Any] | None], opsets: Sequence[onnx.OperatorSetIdProto]
+) -> tuple[npt.NDArray[Any], ...] | None:
+    """The outputs of an operator on constants.
+
+    Args:
+        node: The operator.
+        inputs: Its operands in order; None for one that is left out.
+        opsets: The operator sets that its definition is from.
+
+    Returns:
+        The outputs; None if ONNX's evaluator cannot compute them.
+    """
+    if node.op_type in RANDOM:
+        return None
+    unnamed = onnx.TypeProto()
+    feed = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}
+    graph = helper.make_graph(
+        [node],
+        "constant",
+        [helper.make_value_info(name, unnamed) for name in feed],
+        [helper.make_value_info(name, unnamed) for name in node.output if name],
+    )
+    # The evaluator raises errors of any type for what it lacks; NumPy warns of infinities that the network means.
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            found = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, feed)
+    except Exception:
+        return None
+    given = iter(found if isinstance(found, list | tuple) else [found])
+    outputs = [next(given) if name else None for name in node.output]
+    if not all(one is None or isinstance(one, np.ndarray | np.generic) for one in outputs):
+        return None
+    return tuple(np.empty(0) if one is None else np.asarray(one) for one in outputs)

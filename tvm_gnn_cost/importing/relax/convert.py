@@ -1,0 +1,103 @@
+"""Writes a graph of primitive operators in Relax."""
+
+from __future__ import annotations
+
+import re
+
+import tvm
+from tvm import relax
+
+from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.importing.graph import Graph, Node, Tensor
+from tvm_gnn_cost.importing.relax.rules import HALF, RULES, Primitive, Unsupported, constant
+from tvm_gnn_cost.importing.simplify import refusal
+
+
+def to_relax(graph: Graph, name: str) -> tvm.IRModule:
+    """A graph as a Relax function ``main``, whose weights are constants.
+
+    Args:
+        graph: The graph; each operator has a rule.
+        name: The network's, for errors.
+
+    Raises:
+        InputError: a rule does not cover the use of an operator; all of them are named.
+    """
+    builder = relax.BlockBuilder()
+    parameters = _parameters(graph.inputs)
+    expressions: dict[Tensor, relax.Expr] = dict(zip(graph.inputs, parameters, strict=True))
+    refused: dict[tuple[str, str], list[str]] = {}
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            for node in graph.nodes:
+                try:
+                    found = _written(node, builder, expressions)
+                except Unsupported as error:
+                    refused.setdefault((node.operator, str(error)), []).append(node.name)
+                    found = [relax.op.zeros(one.shape, str(one.dtype)) for one in node.outputs]
+                for tensor, expression in zip(node.outputs, found, strict=True):
+                    if tensor.name:
+                        expressions[tensor] = builder.emit(expression)
+            outputs = [
+                builder.emit_output(expressions[one] if isinstance(one, Tensor) else constant(one))
+                for _, one in graph.outputs
+            ]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    if refused:
+        raise InputError(refusal(name, refused))
+    return builder.get()
+
+
+def _written(node: Node, builder: relax.BlockBuilder, expressions: dict[Tensor, relax.Expr]) -> list[relax.Expr]:
+    """The outputs of an operator, of the types that ONNX says.
+
+    Raises:
+        Unsupported: the rule does not cover this use, or gives something else.
+    """
+    rule = RULES[node.operator]
+    primitive = Primitive(node, builder, expressions, rule.moves)
+    # TVM checks the operands of its operators, with errors of any type.
+    try:
+        result = rule.write(primitive)
+    except Unsupported:
+        raise
+    except Exception as error:
+        raise Unsupported(f"TVM does not take it ({last_line(error)})") from error
+    found = list(result) if isinstance(result, list | tuple) else [result]
+    outputs = []
+    for position, tensor in enumerate(node.outputs):
+        if not tensor.name:
+            outputs.append(relax.Tuple([]))
+            continue
+        if position >= len(found) or found[position] is None:
+            raise Unsupported(f"its output {position} is not computed")
+        outputs.append(_typed(found[position], tensor, builder))
+    return outputs
+
+
+def _typed(expression: relax.Expr, wanted: Tensor, builder: relax.BlockBuilder) -> relax.Expr:
+    """An output in the type that ONNX says; only float32 may stand for a type of 16 bits."""
+    normalized = builder.normalize(expression)
+    shape = tuple(int(one) for one in normalized.ty.shape)
+    dtype = str(normalized.ty.dtype)
+    if shape != wanted.shape:
+        raise Unsupported(f"its output would be of the sizes {shape} and not {wanted.shape}")
+    if dtype == str(wanted.dtype):
+        return normalized
+    if wanted.dtype in HALF and dtype == "float32":
+        return relax.op.astype(normalized, str(wanted.dtype))
+    raise Unsupported(f"its output would be {dtype} and not {wanted.dtype}")
+
+
+def _parameters(inputs: tuple[Tensor, ...]) -> list[relax.Var]:
+    """The function's parameters, under the names of the inputs as far as TVM takes them."""
+    taken: set[str] = set()
+    found = []
+    for tensor in inputs:
+        name = re.sub(r"\W", "_", tensor.name) or "input"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found.append(relax.Var(name, relax.TensorType(tensor.shape, str(tensor.dtype))))
+    return found

@@ -1,0 +1,39 @@
+"""Imports an ONNX model of fixed sizes into Relax: its operators simplified, then each written by its rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+# Each registers its rules.
+from tvm_gnn_cost.importing import control_flow
+from tvm_gnn_cost.importing.relax import elementwise, movement, products, reductions  # noqa: F401
+from tvm_gnn_cost.importing.relax.convert import to_relax
+from tvm_gnn_cost.importing.relax.rules import RULES
+from tvm_gnn_cost.importing.simplify import simplify
+
+if TYPE_CHECKING:
+    import onnx
+    import tvm
+
+    from tvm_gnn_cost.importing.graph import Graph
+
+#: How operators are written in others before they are written in Relax.
+EXPANSIONS = {**control_flow.EXPANSIONS}
+
+
+def simplified(model: onnx.ModelProto, name: str) -> Graph:
+    """The primitive operators of a model, for all of which there is a rule.
+
+    Raises:
+        InputError: it has operators that cannot be imported.
+    """
+    return simplify(model, name, RULES, EXPANSIONS)
+
+
+def import_onnx(model: onnx.ModelProto, name: str) -> tvm.IRModule:
+    """A model as a Relax module whose weights are constants.
+
+    Raises:
+        InputError: it has operators that cannot be imported, or uses them in ways that cannot.
+    """
+    return to_relax(simplified(model, name), name)

@@ -1,0 +1,176 @@
+"""Operators that move, repeat or leave out elements by sizes and axes that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive, rule, sizes
+
+
+@rule("Reshape", "Flatten", "Squeeze", "Unsqueeze", moves=True)
+def reshape(node: Primitive) -> relax.Expr:
+    """Other sizes for the same elements in their order."""
+    return relax.op.reshape(node.tensor(0), node.out_shape())
+
+
+@rule("Transpose", moves=True)
+def transpose(node: Primitive) -> relax.Expr:
+    """Axes in another order; reversed if none is given."""
+    order = node.attribute("perm")
+    return relax.op.permute_dims(node.tensor(0), None if order is None else sizes(order))
+
+
+@rule("Concat", moves=True)
+def concat(node: Primitive) -> relax.Expr:
+    """Operands one after the other along an axis; those without elements are left out."""
+    parts = [node.tensor(i) for i in range(len(node.node.inputs)) if 0 not in node.shape(i)]
+    if len(parts) == 1:
+        return parts[0]
+    axis = 1 if node.version < 4 else node.attribute("axis")
+    return relax.op.concat(parts, positive(axis, len(node.out_shape())))
+
+
+@rule("Expand", moves=True)
+def expand(node: Primitive) -> relax.Expr:
+    """Broadcast, in both directions: a size of the operand may be larger than the one that is asked for."""
+    return relax.op.broadcast_to(node.tensor(0), node.out_shape())
+
+
+@rule("Tile", moves=True)
+def tile(node: Primitive) -> relax.Expr:
+    """The operand repeated along each axis."""
+    if node.version < 6:
+        count, axis = int(node.constant(1, "tiles")), int(node.constant(2, "axis"))
+        return relax.op.tile(node.tensor(0), [count if one == axis else 1 for one in range(len(node.shape(0)))])
+    return relax.op.tile(node.tensor(0), sizes(node.constant(1, "repeats").tolist()))
+
+
+@rule("Slice", moves=True)
+def slice_(node: Primitive) -> relax.Expr:
+    """A part along some axes, with steps that may be negative."""
+    shape = node.shape(0)
+    starts, ends = sizes(node.parameter("starts", 1)), sizes(node.parameter("ends", 2))
+    axes = node.parameter("axes", 3)
+    axes = list(range(len(starts))) if axes is None else [positive(one, len(shape)) for one in sizes(axes)]
+    steps = sizes(node.constant(4, "steps").tolist()) if node.has(4) else [1] * len(starts)
+    found = node.tensor(0)
+    forward = []
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        places = range(shape[axis])[slice(start, end if step > 0 or end >= -shape[axis] else None, step)]
+        if step > 0:
+            forward.append((axis, places.start, places.stop, step))
+        else:
+            # TVM's slices have traps where they go backwards.
+            found = relax.op.take(found, node.const(np.array(places, np.int64)), axis)
+    if not forward:
+        return found
+    axes, begins, stops, strides = zip(*forward, strict=True)
+    return relax.op.strided_slice(found, list(axes), list(begins), list(stops), list(strides))
+
+
+@rule("Split", moves=True)
+def split(node: Primitive) -> list[relax.Expr]:
+    """Parts along an axis."""
+    axis = positive(node.attribute("axis", 0), len(node.shape(0)))
+    parts = [one.shape[axis] for one in node.node.outputs]
+    if not all(one.name for one in node.node.outputs):
+        raise Unsupported("one of its outputs has no name")
+    ends = np.cumsum(parts).tolist()
+    return [
+        relax.op.strided_slice(node.tensor(0), [axis], [end - size], [end])
+        for size, end in zip(parts, ends, strict=True)
+    ]
+
+
+@rule("Trilu", moves=True)
+def triangle(node: Primitive) -> relax.Expr:
+    """The upper or the lower triangle of matrices, zeros elsewhere."""
+    rows, columns = node.shape(0)[-2:]
+    k = int(node.constant(1, "k")) if node.has(1) else 0
+    kept = np.tri(rows, columns, k - 1 if node.attribute("upper") else k, dtype=bool)
+    kept = ~kept if node.attribute("upper") else kept
+    x, dtype = node.tensor(0), str(node.value(0).dtype)
+    return relax.op.where(node.const(kept), x, node.const(np.zeros((), np.float32), dtype))
+
+
+@rule("Pad", moves=True)
+def pad(node: Primitive) -> relax.Expr:
+    """Elements added before and behind each axis, or cut off: a constant, reflected, repeated or wrapped ones."""
+    shape, mode = node.shape(0), node.attribute("mode")
+    rank = len(shape)
+    given = node.parameter("pads", 1)
+    if given is None:
+        given = node.attribute("paddings")
+    amounts = sizes(given)
+    axes = list(range(rank))
+    if node.has(3):
+        axes = [positive(one, rank) for one in sizes(node.constant(3, "axes").tolist())]
+    before, behind = [0] * rank, [0] * rank
+    for number, axis in enumerate(axes):
+        before[axis], behind[axis] = amounts[number], amounts[number + len(axes)]
+    found = node.tensor(0)
+    if mode != "constant":
+        return _padded_by_index(node, found, mode, before, behind)
+    dtype = str(node.value(0).dtype)
+    if node.has(2) and not node.is_constant(2):
+        value: Any = relax.op.reshape(node.tensor(2), [])
+    else:
+        number = node.constant(2, "value").reshape(-1)[0] if node.has(2) else node.attribute("value", 0.0)
+        value = node.const(np.asarray(number).reshape(()), dtype)
+    out = node.out_shape()
+
+    def padded(x: te.Tensor, filled: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Any:
+            inside = [
+                condition
+                for index, low, high, size in zip(indices, before, behind, shape, strict=True)
+                for condition in (
+                    *([index >= low] if low > 0 else []),
+                    *([index < low + size] if high > 0 else []),
+                )
+            ]
+            own = [index - low for index, low in zip(indices, before, strict=True)]
+            return tirx.if_then_else(tirx.all(*inside), x[tuple(own)], filled[()]) if inside else x[tuple(own)]
+
+        return te.compute(out, element, name="pad")
+
+    return node.te(padded, found, value, name="pad")
+
+
+def _padded_by_index(node: Primitive, found: relax.Expr, mode: str, before: list[int], behind: list[int]) -> relax.Expr:
+    """Padding with elements of the operand: which ones is known, axis by axis."""
+    for axis, size in enumerate(node.shape(0)):
+        if not before[axis] and not behind[axis]:
+            continue
+        places = np.arange(-before[axis], size + behind[axis])
+        if mode == "edge":
+            places = places.clip(0, size - 1)
+        elif mode == "wrap":
+            places = places % size
+        elif mode == "reflect":
+            period = max(1, 2 * (size - 1))
+            places = places % period
+            places = np.minimum(places, period - places) if size > 1 else places * 0
+        else:
+            raise Unsupported(f"mode '{mode}' is unknown")
+        found = relax.op.take(found, node.const(places.astype(np.int64)), axis)
+    return found
+
+
+@rule("DepthToSpace", "SpaceToDepth", moves=True)
+def blocks(node: Primitive) -> relax.Expr:
+    """Blocks of pixels as channels, or channels as blocks of pixels."""
+    batch, channels, rows, columns = node.shape(0)
+    size = node.attribute("blocksize")
+    x = node.tensor(0)
+    if node.operator == "SpaceToDepth":
+        x = relax.op.reshape(x, [batch, channels, rows // size, size, columns // size, size])
+        return relax.op.reshape(relax.op.permute_dims(x, [0, 3, 5, 1, 2, 4]), node.out_shape())
+    if node.attribute("mode") == "CRD":
+        x = relax.op.reshape(x, [batch, channels // size**2, size, size, rows, columns])
+        return relax.op.reshape(relax.op.permute_dims(x, [0, 1, 4, 2, 5, 3]), node.out_shape())
+    x = relax.op.reshape(x, [batch, size, size, channels // size**2, rows, columns])
+    return relax.op.reshape(relax.op.permute_dims(x, [0, 3, 4, 1, 5, 2]), node.out_shape())

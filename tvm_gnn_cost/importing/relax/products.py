@@ -1,0 +1,195 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, rule, sizes
+
+_CONVOLUTIONS: dict[int, tuple[Any, str, str]] = {
+    1: (relax.op.nn.conv1d, "NCW", "OIW"),
+    2: (relax.op.nn.conv2d, "NCHW", "OIHW"),
+    3: (relax.op.nn.conv3d, "NCDHW", "OIDHW"),
+}
+
+_TRANSPOSED: dict[int, tuple[Any, str, str]] = {
+    1: (relax.op.nn.conv1d_transpose, "NCW", "IOW"),
+    2: (relax.op.nn.conv2d_transpose, "NCHW", "IOHW"),
+    3: (relax.op.nn.conv3d_transpose, "NCDHW", "IODHW"),
+}
+
+
+@rule("MatMul")
+def matmul(node: Primitive) -> relax.Expr:
+    """A product of matrices, batched and broadcast; of vectors too."""
+    return relax.op.matmul(node.tensor(0), node.tensor(1))
+
+
+@rule("Gemm")
+def gemm(node: Primitive) -> relax.Expr:
+    """alpha * A' * B' + beta * C."""
+    dtype = node.dtype(0)
+    left = _turned(node, 0, bool(node.attribute("transA")))
+    right = _turned(node, 1, bool(node.attribute("transB")))
+    found = relax.op.matmul(left, right)
+    if node.attribute("alpha") != 1:
+        found = relax.op.multiply(found, node.const(node.attribute("alpha"), dtype))
+    if not node.has(2) or node.attribute("beta") == 0:
+        return found
+    added = node.tensor(2)
+    if node.attribute("beta") != 1:
+        added = relax.op.multiply(added, node.const(node.attribute("beta"), dtype))
+    return relax.op.add(found, added)
+
+
+def _turned(node: Primitive, position: int, is_transposed: bool) -> relax.Expr:
+    if not is_transposed:
+        return node.tensor(position)
+    if node.is_constant(position):
+        return node.const(np.asarray(node.value(position)).T)
+    return relax.op.permute_dims(node.tensor(position))
+
+
+@rule("Conv", "ConvInteger")
+def convolution(node: Primitive) -> relax.Expr:
+    """A convolution over one to three axes, with groups and a bias."""
+    shape, kernel = node.shape(0), node.shape(1)
+    axes = len(shape) - 2
+    if axes not in _CONVOLUTIONS:
+        raise Unsupported(f"it has {axes} spatial axes, and TVM convolves over 1 to 3")
+    convolve, data, weights = _CONVOLUTIONS[axes]
+    strides = sizes(node.attribute("strides") or [1] * axes)
+    dilations = sizes(node.attribute("dilations") or [1] * axes)
+    pads = padding(node, shape[2:], kernel[2:], strides, dilations)
+    x, w = node.tensor(0), node.tensor(1)
+    if node.operator == "ConvInteger":
+        x, w = (_without_zero_point(node, i, one) for i, one in enumerate((x, w)))
+    found = convolve(
+        x, w, strides, pads, dilations, int(node.attribute("group")), data_layout=data, kernel_layout=weights
+    )
+    return _with_bias(node, found, axes)
+
+
+def _without_zero_point(node: Primitive, position: int, value: relax.Expr) -> relax.Expr:
+    """An integer operand as int32, less its zero point."""
+    value = relax.op.astype(value, "int32")
+    if not node.has(position + 2):
+        return value
+    zero = node.tensor(position + 2)
+    count = node.shape(position + 2)
+    zero = relax.op.astype(zero, "int32")
+    if position and count and count[0] > 1:
+        zero = relax.op.reshape(zero, [count[0], *[1] * (len(node.shape(position)) - 1)])
+    return relax.op.subtract(value, relax.op.reshape(zero, []) if not count or count[0] == 1 else zero)
+
+
+def _with_bias(node: Primitive, found: relax.Expr, axes: int) -> relax.Expr:
+    if node.operator == "ConvInteger" or not node.has(2):
+        return found
+    if node.is_constant(2):
+        bias = node.const(np.asarray(node.value(2)).reshape(1, -1, *[1] * axes))
+    else:
+        bias = relax.op.reshape(node.tensor(2), [1, -1, *[1] * axes])
+    return relax.op.add(found, bias)
+
+
+def padding(
+    node: Primitive, image: tuple[int, ...], kernel: tuple[int, ...], strides: list[int], dilations: list[int]
+) -> list[int]:
+    """Padding before all axes and then behind all of them, with ``auto_pad`` computed."""
+    mode = node.attribute("auto_pad") or "NOTSET"
+    if mode == "NOTSET":
+        return sizes(node.attribute("pads") or [0] * (2 * len(kernel)))
+    if mode == "VALID":
+        return [0] * (2 * len(kernel))
+    before, behind = [], []
+    for size, width, stride, dilation in zip(image, kernel, strides, dilations, strict=True):
+        needed = max(0, (-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size)
+        less, more = needed // 2, needed - needed // 2
+        before.append(more if mode == "SAME_LOWER" else less)
+        behind.append(less if mode == "SAME_LOWER" else more)
+    return [*before, *behind]
+
+
+@rule("ConvTranspose")
+def transposed_convolution(node: Primitive) -> relax.Expr:
+    """The gradient of a convolution: computed with all outputs, of which the padding is then cut off."""
+    shape, kernel, out = node.shape(0), node.shape(1), node.out_shape()
+    axes = len(shape) - 2
+    if axes not in _TRANSPOSED:
+        raise Unsupported(f"it has {axes} spatial axes, and TVM convolves over 1 to 3")
+    convolve, data, layout = _TRANSPOSED[axes]
+    strides = sizes(node.attribute("strides") or [1] * axes)
+    dilations = sizes(node.attribute("dilations") or [1] * axes)
+    weights = node.tensor(1)
+    if set(dilations) != {1}:
+        weights = node.const(_dilated(node.constant(1, "weights, as they are dilated,"), dilations))
+    spans = [(width - 1) * dilation + 1 for width, dilation in zip(kernel[2:], dilations, strict=True)]
+    whole = [(size - 1) * stride + span for size, stride, span in zip(shape[2:], strides, spans, strict=True)]
+    before = _cut_before(node, whole, out[2:], axes)
+    behind = [full - cut - size for full, cut, size in zip(whole, before, out[2:], strict=True)]
+    found = convolve(
+        node.tensor(0),
+        weights,
+        strides=strides,
+        padding=[*(max(0, one) for one in before), *(max(0, one) for one in behind)],
+        groups=int(node.attribute("group")),
+        data_layout=data,
+        kernel_layout=layout,
+    )
+    grown = [max(0, -one) for one in (*before, *behind)]
+    if any(grown):
+        found = relax.op.nn.pad(
+            found, [0, 0, 0, 0, *(one for axis in range(axes) for one in (grown[axis], grown[axes + axis]))]
+        )
+    return _with_bias(node, found, axes)
+
+
+def _cut_before(node: Primitive, whole: list[int], wanted: tuple[int, ...], axes: int) -> list[int]:
+    """What is cut off before each axis; the rest of what is too much is cut off behind it."""
+    mode = node.attribute("auto_pad") or "NOTSET"
+    if mode == "NOTSET" and not node.attribute("output_shape"):
+        return sizes(node.attribute("pads") or [0] * (2 * axes))[:axes]
+    if mode == "VALID":
+        return [0] * axes
+    extra = node.attribute("output_padding") or [0] * axes
+    found = []
+    for full, size, more in zip(whole, wanted, extra, strict=True):
+        total = full + more - size
+        found.append(total // 2 if mode != "SAME_LOWER" else total - total // 2)
+    return found
+
+
+def _dilated(weights: np.ndarray[Any, Any], dilations: list[int]) -> np.ndarray[Any, Any]:
+    spans = [(size - 1) * step + 1 for size, step in zip(weights.shape[2:], dilations, strict=True)]
+    found = np.zeros((*weights.shape[:2], *spans), weights.dtype)
+    found[(slice(None), slice(None), *(slice(None, None, step) for step in dilations))] = weights
+    return found
+
+
+@rule("MatMulInteger")
+def integer_matmul(node: Primitive) -> relax.Expr:
+    """A product of integer matrices in int32, less their zero points."""
+    operands = []
+    for position in (0, 1):
+        value = relax.op.astype(node.tensor(position), "int32")
+        if node.has(position + 2):
+            zero = relax.op.astype(node.tensor(position + 2), "int32")
+            count = node.shape(position + 2)
+            if position == 0 and len(count) == 1 and count[0] > 1:
+                zero = relax.op.reshape(zero, [count[0], 1])
+            elif count in ((1,), ()):
+                zero = relax.op.reshape(zero, [])
+            value = relax.op.subtract(value, zero)
+        operands.append(value)
+    return relax.op.matmul(*operands)
+
+
+@rule("Einsum")
+def einsum(node: Primitive) -> relax.Expr:
+    """A sum of products over the indices that the output lacks."""
+    equation = node.attribute("equation").replace(" ", "")
+    return relax.op.einsum(node.tensors(), equation)

@@ -1,0 +1,85 @@
+"""Reductions over axes, and softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_gnn_cost.importing.relax.rules import Primitive, positive, rule, sizes
+
+_REDUCTIONS = {
+    "ReduceMax": relax.op.max,
+    "ReduceMean": relax.op.mean,
+    "ReduceMin": relax.op.min,
+    "ReduceProd": relax.op.prod,
+    "ReduceSum": relax.op.sum,
+}
+
+
+@rule(*_REDUCTIONS)
+def reduction(node: Primitive) -> relax.Expr:
+    """A reduction over the given axes; over all of them if none are given, unless the operator says otherwise."""
+    axes = axes_of(node)
+    if axes == []:
+        return node.tensor(0)
+    x, dtype, keep = node.tensor(0), node.dtype(0), bool(node.attribute("keepdims"))
+    reduce = _REDUCTIONS[node.operator]
+    if dtype == "bool":
+        return relax.op.astype(reduce(relax.op.astype(x, "int8"), axes, keep), "bool")
+    if node.operator == "ReduceMean" and np.dtype(dtype).kind in "iu":
+        return relax.op.astype(reduce(relax.op.astype(x, "float64"), axes, keep), dtype)
+    return reduce(x, axes, keep)
+
+
+def axes_of(node: Primitive) -> list[int] | None:
+    """The axes of a reduction, counted from the start; None for all, an empty list for none."""
+    given = node.parameter("axes", 1)
+    rank = len(node.shape(0))
+    if given is None or given == []:
+        none: list[int] | None = [] if node.attribute("noop_with_empty_axes") else None
+        return none
+    return sorted({positive(one, rank) for one in sizes(given)})
+
+
+@rule("Softmax", "LogSoftmax")
+def softmax(node: Primitive) -> relax.Expr:
+    """Over one axis; before opset 13 over all axes from ``axis`` on."""
+    x, shape = node.tensor(0), node.shape(0)
+    write = relax.op.nn.softmax if node.operator == "Softmax" else relax.op.nn.log_softmax
+    axis = positive(node.attribute("axis"), len(shape))
+    if node.version >= 13 or axis == len(shape) - 1:
+        return write(x, axis)
+    rows = int(np.prod(shape[:axis], dtype=np.int64))
+    flat = relax.op.reshape(x, [rows, int(np.prod(shape[axis:], dtype=np.int64))])
+    return relax.op.reshape(write(flat, 1), shape)
+
+
+@rule("Hardmax")
+def hardmax(node: Primitive) -> relax.Expr:
+    """1 at the first largest value of an axis, else 0."""
+    shape = node.shape(0)
+    axis = positive(node.attribute("axis"), len(shape))
+    flat = shape if node.version >= 13 else (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))
+    axis = axis if node.version >= 13 else 1
+    best = relax.op.argmax(relax.op.reshape(node.tensor(0), flat), axis, keepdims=True)
+    places = np.arange(flat[axis]).reshape([-1 if one == axis else 1 for one in range(len(flat))])
+    hit = relax.op.equal(best, node.const(places, "int64"))
+    return relax.op.reshape(relax.op.astype(hit, node.dtype(0)), shape)
+
+
+@rule("ArgMax", "ArgMin", moves=True)
+def arg_extreme(node: Primitive) -> relax.Expr:
+    """The position of the first (or last) largest or smallest value of an axis."""
+    shape = node.shape(0)
+    axis = positive(node.attribute("axis"), len(shape))
+    find = relax.op.argmax if node.operator == "ArgMax" else relax.op.argmin
+    x: Any = node.tensor(0)
+    if str(node.value(0).dtype) in ("float16", "bfloat16"):
+        x = relax.op.astype(x, "float32")
+    keep = bool(node.attribute("keepdims"))
+    if not node.attribute("select_last_index"):
+        return relax.op.astype(find(x, axis, keep), "int64")
+    found = find(relax.op.flip(x, axis), axis, keep)
+    return relax.op.subtract(node.const(shape[axis] - 1, "int64"), relax.op.astype(found, "int64"))

@@ -1,0 +1,537 @@
+"""Simplifies an ONNX model of fixed sizes to a list of primitive operators.
+
+One walk over the operators in their order, with the value of each name at hand:
+
+1. what depends on constants alone is computed (``folding.py``), and so is what asks for a size;
+2. control flow whose condition and number of iterations are known is written out (``control_flow.py``);
+3. recurrent and quantized operators are written in primitive ones (``recurrent.py``, ``quantized.py``);
+4. other composite operators are replaced by the definitions that ONNX itself ships (``functions.py``);
+5. what remains is a primitive operator, whose output types ONNX infers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import defs, helper, numpy_helper, shape_inference
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.importing.folding import RANDOM, evaluate
+from tvm_gnn_cost.importing.graph import Graph, Node, Operand, Tensor, live_nodes
+
+#: What a name stands for while a model is read: an operand, or a sequence of operands.
+Value = Operand | list[Any]
+
+#: Constants of at most so many elements may be a shape, an axis or another parameter of an operator.
+_PARAMETER = 4096
+
+#: No tensor of a network has more elements.
+_LARGEST = 2**31
+
+
+class Refused(Exception):
+    """An operator cannot be imported; the message says why, as in "the size of its output depends on values"."""
+
+
+@dataclass
+class Scope:
+    """The values of the names of a graph, and of the graphs around it."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    outer: Scope | None = None
+
+    def __getitem__(self, name: str) -> Value:
+        if not name:
+            return None
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        raise Refused(f"it reads '{name}', which nothing computes")
+
+
+#: Writes an operator in other ones: takes the simplifier, the operator, its operands and attributes, and gives the outputs.
+Expansion = Callable[["Simplifier", "Call"], Sequence[Value]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator with its operands, as an expansion sees it.
+
+    Attributes:
+        node: The operator.
+        inputs: Its operands.
+        attributes: Its attributes, those included that have a default.
+        version: The operator set version that its definition is from.
+        scope: The names that its graphs may read.
+        name: The name to report.
+    """
+
+    node: onnx.NodeProto
+    inputs: tuple[Value, ...]
+    attributes: Mapping[str, Any]
+    version: int
+    scope: Scope
+    name: str
+
+    def input(self, position: int) -> Value:
+        """An operand; None if it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def constant(self, position: int, meaning: str) -> npt.NDArray[Any]:
+        """A constant operand.
+
+        Raises:
+            Refused: it is no constant.
+        """
+        value = self.input(position)
+        if not isinstance(value, np.ndarray):
+            raise Refused(f"its {meaning} must be constant")
+        return value
+
+
+class Simplifier:
+    """Simplifies one model.
+
+    Args:
+        primitives: The operators to keep.
+        expansions: How other operators are written in these.
+        seconds: The longest time that it may take.
+
+    Attributes:
+        nodes: The primitive operators so far.
+        refused: Why operators cannot be imported: operator -> reason -> names of nodes.
+    """
+
+    def __init__(self, primitives: Collection[str], expansions: Mapping[str, Expansion], seconds: float) -> None:
+        self.primitives, self.expansions = primitives, expansions
+        self.nodes: list[Node] = []
+        self.refused: dict[tuple[str, str], list[str]] = {}
+        self.end = time.monotonic() + seconds
+        self.opsets: dict[str, int] = {}
+        self.count = 0
+
+    def model(self, model: onnx.ModelProto) -> Graph:
+        """The primitive operators of a model."""
+        self.opsets = {one.domain or "": one.version for one in model.opset_import}
+        self.opsets[""] = max(self.opsets.get("", 0), self.opsets.pop("ai.onnx", 0)) or 1
+        scope = Scope({one.name: numpy_helper.to_array(one) for one in model.graph.initializer})
+        for sparse in model.graph.sparse_initializer:
+            scope.values[sparse.values.name] = _dense(sparse)
+        inputs = []
+        for value in model.graph.input:
+            if value.name not in scope.values:
+                scope.values[value.name] = tensor = _tensor(value.name, value.type)
+                inputs.append(tensor)
+        outputs = self.graph(model.graph, scope, "")
+        named = tuple(zip([one.name for one in model.graph.output], outputs, strict=True))
+        for name, output in named:
+            if not isinstance(output, Tensor | np.ndarray):
+                self.refuse("output", f"'{name}' is no tensor", "")
+        nodes = live_nodes(self.nodes, outputs)
+        return Graph(tuple(inputs), named, nodes)
+
+    def graph(self, graph: onnx.GraphProto, scope: Scope, prefix: str) -> list[Any]:
+        """The values of a graph's outputs.
+
+        Args:
+            graph: The graph; what it reads must be in ``scope``.
+            scope: The values of its inputs; those of its nodes are added.
+            prefix: Of the names of its tensors.
+        """
+        for node in graph.node:
+            self.node(node, scope, prefix, "")
+        return [scope[one.name] for one in graph.output]
+
+    def node(self, node: onnx.NodeProto, scope: Scope, prefix: str, reported: str) -> None:
+        """Adds an operator's outputs to a scope.
+
+        Args:
+            node: The operator.
+            scope: Has its operands.
+            prefix: Of the names of its tensors.
+            reported: The name to report, of the operator that it was expanded from; its own if empty.
+        """
+        name = reported or node.name or (node.output[0] if node.output else "")
+        if time.monotonic() > self.end:
+            raise InputError(f"importing did not end in time; it had come to {node.op_type} '{name}'")
+        try:
+            outputs = self._values(node, scope, prefix, name)
+        except Refused as error:
+            self.refuse(node.op_type, str(error), name)
+            outputs = self._placeholders(node, scope, prefix)
+        for output, value in zip(node.output, outputs, strict=False):
+            if output:
+                scope.values[output] = value
+
+    def refuse(self, operator: str, reason: str, name: str) -> None:
+        """Notes that an operator cannot be imported."""
+        self.refused.setdefault((operator, reason), []).append(name)
+
+    def _values(self, node: onnx.NodeProto, scope: Scope, prefix: str, name: str) -> Sequence[Value]:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        operator = node.op_type if not domain else f"{domain}:{node.op_type}"
+        inputs = tuple(scope[one] for one in node.input)
+        schema = self._schema(node.op_type, domain)
+        version = schema.since_version if schema is not None else 1
+        call = Call(node, inputs, _attributes(node, schema), version, scope, name)
+        if operator in _SIZES:
+            return _SIZES[operator](call)
+        simple = _trivial(operator, call)
+        if simple is not None:
+            return simple
+        if all(one is None or isinstance(one, np.ndarray) for one in inputs) and not _has_graph(node):
+            found = evaluate(node, [one for one in inputs], self._imports())  # type: ignore[misc]
+            if found is not None:
+                return found
+        if operator in self.expansions:
+            return self.expansions[operator](self, call)
+        if operator not in self.primitives and schema is not None:
+            function = self._function(schema, node, inputs)
+            if function is not None:
+                return self._expand(function, call, schema)
+        if schema is None:
+            raise Refused(
+                f"operator set {domain or 'ai.onnx'} {self.opsets.get(domain, '')} has no such operator".strip()
+            )
+        if operator not in self.primitives:
+            raise Refused("its result is random" if operator in RANDOM else "there is no rule for it")
+        return self._primitive(node, schema, call, prefix)
+
+    def emit(self, operator: str, *inputs: Value, outputs: int = 1, name: str = "", **attributes: Any) -> Any:
+        """Adds an operator of ONNX, folded or expanded like those of the model; for expansions.
+
+        Args:
+            operator: Its name; of the model's version of ONNX's operators.
+            inputs: Its operands.
+            outputs: How many outputs it has.
+            name: The name to report.
+            attributes: Its attributes.
+
+        Returns:
+            The output, or a list of them if there are several.
+        """
+        self.count += 1
+        names = [f"{operator.lower()}_{self.count}_{number}" for number in range(outputs)]
+        scope = Scope({f"in{number}": value for number, value in enumerate(inputs)})
+        given = ["" if value is None else f"in{number}" for number, value in enumerate(inputs)]
+        node = helper.make_node(operator, given, names, name=name, **attributes)
+        found = self._values(node, scope, "", name)
+        return found[0] if outputs == 1 else list(found)
+
+    def at_opset(self, version: int) -> _AtOpset:
+        """A context in which :meth:`emit` adds operators of another version of ONNX's operators."""
+        return _AtOpset(self, version)
+
+    def _primitive(self, node: onnx.NodeProto, schema: Any, call: Call, prefix: str) -> Sequence[Tensor]:
+        if any(isinstance(one, list) for one in call.inputs):
+            raise Refused("it takes a sequence")
+        self.count += 1
+        types = self._infer(node, schema, call.inputs)
+        outputs = []
+        for output in node.output:
+            # Outputs that nobody names are dropped; rules tell by the type which there are.
+            label = f"{prefix}{output}" if output else f"unnamed_{self.count}"
+            outputs.append(_tensor(label, types[output]) if output else Tensor("", np.dtype("float32"), ()))
+        operands: tuple[Any, ...] = call.inputs
+        operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
+        self.nodes.append(Node(operator, call.version, call.name, operands, tuple(outputs), call.attributes))
+        return outputs
+
+    def _infer(self, node: onnx.NodeProto, schema: Any, inputs: Sequence[Value]) -> dict[str, onnx.TypeProto]:
+        """The types of an operator's outputs.
+
+        Raises:
+            Refused: they depend on values, or the operator is not used as it is defined.
+        """
+        types, data = {}, {}
+        for name, value in zip(node.input, inputs, strict=True):
+            if isinstance(value, Tensor | np.ndarray):
+                types[name] = _type(value)
+                if isinstance(value, np.ndarray) and value.size <= _PARAMETER:
+                    data[name] = numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+        try:
+            found: dict[str, onnx.TypeProto] = shape_inference.infer_node_outputs(
+                schema, node, types, data, None, self._imports(), 10
+            )
+        except Exception as error:
+            raise Refused(f"ONNX finds it wrong: {' '.join(str(error).split())}") from error
+        for output in node.output:
+            if output and not _is_fixed(found.get(output)):
+                raise Refused("the size of its output depends on values that are only known when it runs")
+        return found
+
+    def _placeholders(self, node: onnx.NodeProto, scope: Scope, prefix: str) -> Sequence[Value]:
+        """Tensors in place of what could not be imported, so that everything else can be looked at."""
+        try:
+            inputs = tuple(scope[one] for one in node.input)
+            schema = self._schema(node.op_type, node.domain)
+            if schema is not None:
+                found = self._infer(node, schema, inputs)
+                return [_tensor(prefix + one, found[one]) if one else None for one in node.output]
+        except Refused:
+            pass
+        raise _Stopped
+
+    def _schema(self, operator: str, domain: str) -> Any:
+        version = self.opsets.get(domain)
+        if version is None:
+            return None
+        try:
+            return defs.get_schema(operator, version, domain)
+        except defs.SchemaError:
+            return None
+
+    def _imports(self) -> list[onnx.OperatorSetIdProto]:
+        return [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
+
+    def _function(self, schema: Any, node: onnx.NodeProto, inputs: Sequence[Value]) -> onnx.FunctionProto | None:
+        """ONNX's definition of a composite operator; None if it has none."""
+        version = self.opsets.get(node.domain, 1)
+        if schema.has_function:
+            versions = [one for one in schema.function_opset_versions if one <= version]
+            if versions:
+                return _parsed(schema.get_function_with_opset_version(max(versions)))
+        if schema.has_context_dependent_function:
+            versions = [one for one in schema.context_dependent_function_opset_versions if one <= version]
+            if versions and not any(isinstance(one, list) for one in inputs):
+                types = [b"" if one is None else _type(one).SerializeToString() for one in inputs]  # type: ignore[arg-type]
+                found = schema.get_context_dependent_function_with_opset_version(
+                    max(versions), node.SerializeToString(), types
+                )
+                return _parsed(found) if found else None
+        return None
+
+    def _expand(self, function: onnx.FunctionProto, call: Call, schema: Any) -> Sequence[Value]:
+        """The outputs of a composite operator by its definition."""
+        scope = Scope()
+        for name, value in zip(function.input, [*call.inputs, *[None] * len(function.input)], strict=False):
+            scope.values[name] = value
+        given = {one.name: one for one in call.node.attribute}
+        for name, attribute in schema.attributes.items():
+            if name not in given and attribute.default_value.type:
+                given[name] = attribute.default_value
+        opsets, self.opsets = self.opsets, dict(self.opsets)
+        self.opsets.update({one.domain: one.version for one in function.opset_import})
+        self.count += 1
+        prefix = f"{call.node.op_type}_{self.count}/"
+        reported = call.name
+        try:
+            for inner in function.node:
+                self.node(_with_attributes(inner, given), scope, prefix, reported)
+        finally:
+            self.opsets = opsets
+        return [scope[name] for name in function.output]
+
+
+class _Stopped(Exception):
+    """Nothing behind an operator that cannot be imported can be looked at."""
+
+
+@dataclass
+class _AtOpset:
+    simplifier: Simplifier
+    version: int
+
+    def __enter__(self) -> None:
+        self.before = self.simplifier.opsets
+        self.simplifier.opsets = {**self.before, "": self.version}
+
+    def __exit__(self, *_: object) -> None:
+        self.simplifier.opsets = self.before
+
+
+def simplify(
+    model: onnx.ModelProto,
+    name: str,
+    primitives: Collection[str],
+    expansions: Mapping[str, Expansion],
+    seconds: float = 120.0,
+) -> Graph:
+    """The primitive operators of an ONNX model.
+
+    Args:
+        model: A model whose inputs are of fixed sizes, without local functions.
+        name: The network's, for errors.
+        primitives: The operators to keep, as :attr:`Node.operator` has them.
+        expansions: How operators are written in other ones.
+        seconds: The longest time that it may take.
+
+    Raises:
+        InputError: it has operators that cannot be imported; each is named, with the reason.
+    """
+    simplifier = Simplifier(primitives, expansions, seconds)
+    graph = None
+    try:
+        graph = simplifier.model(model)
+    except (_Stopped, RecursionError):
+        pass
+    if simplifier.refused or graph is None:
+        raise InputError(refusal(name, simplifier.refused))
+    return graph
+
+
+def refusal(name: str, refused: Mapping[tuple[str, str], Sequence[str]]) -> str:
+    """The sentence that names the operators that cannot be imported.
+
+    >>> refusal("net", {("NonZero", "its size depends on values"): ["a", "b"]})
+    "net cannot be imported: operator NonZero ('a' and 1 more): its size depends on values; export it without, or run that part outside of the network"
+    """
+    parts = []
+    for (operator, reason), names in refused.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        parts.append(f"operator {operator} ('{names[0]}'{more}): {reason}")
+    return f"{name} cannot be imported: {'; '.join(parts)}; export it without, or run that part outside of the network"
+
+
+def _attributes(node: onnx.NodeProto, schema: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if schema is not None:
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.type:
+                found[name] = _attribute(attribute.default_value)
+    return found | {one.name: _attribute(one) for one in node.attribute}
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, onnx.SparseTensorProto):
+        return _dense(value)
+    if not isinstance(value, str) and isinstance(value, Sequence):
+        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value]
+    return value
+
+
+def _trivial(operator: str, call: Call) -> Sequence[Value] | None:
+    """The outputs of an operator that passes its operand on, or whose value is in an attribute; None for others."""
+    value = call.input(0)
+    if operator == "Identity":
+        return [value]
+    if operator == "Constant":
+        return [_constant(call)]
+    if operator == "Dropout" and isinstance(value, Tensor):
+        ratio, training = call.input(1), call.input(2)
+        is_training = training is not None and not (isinstance(training, np.ndarray) and not training.any())
+        if is_training and not (isinstance(ratio, np.ndarray) and not ratio.any()):
+            raise Refused("it is exported for training, and its result is random")
+        # Before opset 10 the mask had the value's type.
+        dtype = np.dtype(bool) if call.version >= 10 else value.dtype
+        return [value, np.ones(value.shape, dtype)]
+    if operator == "Cast" and isinstance(value, Tensor):
+        wanted = helper.tensor_dtype_to_np_dtype(int(call.attributes["to"]))
+        return [value] if wanted == value.dtype else None
+    return None
+
+
+def _constant(call: Call) -> npt.NDArray[Any]:
+    types = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    for name, value in call.attributes.items():
+        if name in types:
+            return np.array(value, types[name])
+        if name in ("value", "sparse_value"):
+            return np.asarray(value)
+    raise Refused("it is a string")
+
+
+def _shape(call: Call) -> Sequence[Value]:
+    value = call.input(0)
+    if not isinstance(value, Tensor | np.ndarray):
+        raise Refused("it takes a sequence")
+    start, end = call.attributes.get("start", 0), call.attributes.get("end")
+    return [np.array(value.shape[start:end], np.int64)]
+
+
+def _size(call: Call) -> Sequence[Value]:
+    value = call.input(0)
+    if not isinstance(value, Tensor | np.ndarray):
+        raise Refused("it takes a sequence")
+    return [np.array(int(np.prod(value.shape, dtype=np.int64)), np.int64)]
+
+
+def _eye_like(call: Call) -> Sequence[Value]:
+    value = call.input(0)
+    assert isinstance(value, Tensor | np.ndarray)
+    dtype = call.attributes.get("dtype")
+    rows, columns = value.shape
+    wanted = value.dtype if dtype is None else helper.tensor_dtype_to_np_dtype(dtype)
+    return [np.eye(rows, columns, call.attributes["k"]).astype(wanted)]
+
+
+#: Operators whose result follows from the sizes of their operand alone.
+_SIZES: dict[str, Callable[[Call], Sequence[Value]]] = {"Shape": _shape, "Size": _size, "EyeLike": _eye_like}
+
+
+def _has_graph(node: onnx.NodeProto) -> bool:
+    return any(one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for one in node.attribute)
+
+
+def _type(value: Tensor | npt.NDArray[Any]) -> onnx.TypeProto:
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _tensor(name: str, proto: onnx.TypeProto) -> Tensor:
+    element = proto.tensor_type.elem_type
+    shape = tuple(int(one.dim_value) for one in proto.tensor_type.shape.dim)
+    if element == onnx.TensorProto.STRING:
+        raise Refused("its type is string")
+    if int(np.prod(shape, dtype=object)) > _LARGEST:
+        raise Refused(f"'{name}' would have {' x '.join(map(str, shape))} elements")
+    return Tensor(name, np.dtype(helper.tensor_dtype_to_np_dtype(element)), shape)
+
+
+def _is_fixed(proto: onnx.TypeProto | None) -> bool:
+    if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
+        return False
+    return all(one.HasField("dim_value") for one in proto.tensor_type.shape.dim)
+
+
+def _dense(sparse: onnx.SparseTensorProto) -> npt.NDArray[Any]:
+    values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
+    found = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        found.reshape(-1)[indices] = values
+    else:
+        found[tuple(indices.T)] = values
+    return found
+
+
+def _parsed(function: Any) -> onnx.FunctionProto:
+    if isinstance(function, onnx.FunctionProto):
+        return function
+    proto = onnx.FunctionProto()
+    proto.ParseFromString(function if isinstance(function, bytes) else function.SerializeToString())
+    return proto
+
+
+def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """A node of a definition, with the attributes of the operator that it defines."""
+    if not any(one.ref_attr_name or one.type == onnx.AttributeProto.GRAPH for one in node.attribute):
+        return node
+    copied = onnx.NodeProto()
+    copied.CopyFrom(node)
+    del copied.attribute[:]
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name in given:
+                added = copied.attribute.add()
+                added.CopyFrom(given[attribute.ref_attr_name])
+                added.name = attribute.name
+        else:
+            added = copied.attribute.add()
+            added.CopyFrom(attribute)
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                inner = [_with_attributes(one, given) for one in attribute.g.node]
+                del added.g.node[:]
+                added.g.node.extend(inner)
+    return copied
