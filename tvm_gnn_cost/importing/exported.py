@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.export.graph_signature import InputKind, TensorArgument
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.importing.inputs import OpenShape
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedProgram:
@@ -124,6 +130,81 @@ def run(program: torch.export.ExportedProgram, inputs: Mapping[str, npt.NDArray[
     with torch.no_grad():
         outputs = pytree.tree_leaves(program.module()(*args, **kwargs))
     return tuple(output.numpy() for output in outputs if isinstance(output, torch.Tensor))
+
+
+def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto:
+    """The program in ONNX's operators, as PyTorch's own exporter writes it; inputs and outputs keep their order.
+
+    Raises:
+        InputError: the exporter's packages are not installed.
+        WorkError: PyTorch cannot write it in ONNX's operators.
+    """
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"PyTorch networks need a package that is missing: pip install 'tvm-gnn-cost[onnx]' ({error})"
+        ) from error
+    if any(isinstance(one.arg, ConstantArgument) and one.arg.value is not None for one in _outputs(program)):
+        program = _tensors_alone(program, name)
+    with torch.no_grad(), warnings.catch_warnings(), _quiet():
+        warnings.simplefilter("ignore")
+        # The exporter raises errors of any type, of several lines that are meant for its developers.
+        try:
+            exported = torch.onnx.export(program, dynamo=True, verbose=False, optimize=True)
+            assert exported is not None
+            return exported.model_proto
+        except Exception as error:
+            cause = _root_cause(error)
+            raise WorkError(f"PyTorch cannot write {name} in ONNX's operators: {cause}") from error
+
+
+def _outputs(program: torch.export.ExportedProgram) -> list[Any]:
+    return [one for one in program.graph_signature.output_specs if one.kind is OutputKind.USER_OUTPUT]
+
+
+class _Tensors(nn.Module):
+    """A network without the outputs that are no tensors."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        outputs = pytree.tree_leaves(self.module(*args, **kwargs))
+        return tuple(one for one in outputs if isinstance(one, torch.Tensor))
+
+
+def _tensors_alone(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
+    zeros = [torch.zeros(one.shape, dtype=one.dtype) for one in _inputs(program, name).values()]
+    args, kwargs = arguments(program, zeros)
+    return _export(_Tensors(program.module()), args, kwargs, name)
+
+
+def _root_cause(error: BaseException) -> str:
+    """The first line of what an error was caused by in the end."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps torch's exporters from writing to the terminal; their errors are raised too."""
+    loggers = [
+        logging.getLogger(name)
+        for name in ("torch.onnx", "torch.export", "torch.onnx._internal", "onnxscript", "onnx_ir")
+    ]
+    levels = [one.level for one in loggers]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for one in loggers:
+            one.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            for one, level in zip(loggers, levels, strict=True):
+                one.setLevel(level)
 
 
 def digest(program: torch.export.ExportedProgram) -> str:

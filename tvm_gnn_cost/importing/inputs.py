@@ -64,16 +64,19 @@ def example_inputs(
     shapes: Mapping[str, tuple[int, ...]],
     types: Mapping[str, np.dtype[Any]],
     given: Mapping[str, npt.NDArray[Any]],
+    limits: Mapping[str, int] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """An example of each input, in their order; drawn from a fixed seed where the user gives none.
 
-    Floats are normal, integers 0 or 1, which are valid token ids, positions and masks.
+    Floats are normal. Integers that are used as indices are drawn from all that are valid; others are 0 or 1, which are
+    valid masks and choices.
 
     Args:
         name: The network's.
         shapes: Shape of each input.
         types: Type of each input.
         given: The user's examples.
+        limits: Inputs that are used as indices -> what their values must be less than.
 
     Raises:
         InputError: an example is of another shape or type, or a type cannot be drawn.
@@ -82,7 +85,7 @@ def example_inputs(
     found = {}
     for own, shape in shapes.items():
         dtype = types[own]
-        array = given[own] if own in given else _draw(own, shape, dtype, rng)
+        array = given[own] if own in given else _draw(own, shape, dtype, rng, (limits or {}).get(own, 2))
         if (array.shape, array.dtype) != (shape, dtype):
             raise InputError(
                 f"the example of input '{own}' is {array.dtype}[{_text(array.shape)}]; "
@@ -113,10 +116,14 @@ def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> npt.NDArray[Any]:
-    if np.issubdtype(dtype, np.floating):
+def _draw(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator, below: int
+) -> npt.NDArray[Any]:
+    if np.issubdtype(dtype, np.floating) or dtype.name == "bfloat16":
         return rng.standard_normal(shape).astype(dtype)
-    if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
+    if np.issubdtype(dtype, np.integer):
+        return rng.integers(0, min(below, int(np.iinfo(dtype).max)), shape).astype(dtype)
+    if dtype == np.bool_:
         return rng.integers(0, 2, shape).astype(dtype)
     raise InputError(f"input '{name}' is {dtype}; only floats, integers and bool are supported")
 

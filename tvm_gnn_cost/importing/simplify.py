@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +58,7 @@ class Scope:
         raise Refused(f"it reads '{name}', which nothing computes")
 
 
-#: Writes an operator in other ones: takes the simplifier, the operator, its operands and attributes, and gives the outputs.
+#: Writes an operator in other ones: takes the simplifier and the operator with its operands, and gives the outputs.
 Expansion = Callable[["Simplifier", "Call"], Sequence[Value]]
 
 
@@ -188,7 +189,7 @@ class Simplifier:
         if simple is not None:
             return simple
         if all(one is None or isinstance(one, np.ndarray) for one in inputs) and not _has_graph(node):
-            found = evaluate(node, [one for one in inputs], self._imports())  # type: ignore[misc]
+            found = evaluate(node, list(inputs), self._imports())  # type: ignore[misc]
             if found is not None:
                 return found
         if operator in self.expansions:
@@ -369,10 +370,8 @@ def simplify(
     """
     simplifier = Simplifier(primitives, expansions, seconds)
     graph = None
-    try:
+    with suppress(_Stopped, RecursionError):
         graph = simplifier.model(model)
-    except (_Stopped, RecursionError):
-        pass
     if simplifier.refused or graph is None:
         raise InputError(refusal(name, simplifier.refused))
     return graph
@@ -381,8 +380,8 @@ def simplify(
 def refusal(name: str, refused: Mapping[tuple[str, str], Sequence[str]]) -> str:
     """The sentence that names the operators that cannot be imported.
 
-    >>> refusal("net", {("NonZero", "its size depends on values"): ["a", "b"]})
-    "net cannot be imported: operator NonZero ('a' and 1 more): its size depends on values; export it without, or run that part outside of the network"
+    >>> refusal("net", {("NonZero", "its size depends on values"): ["a", "b"]})[:80]
+    "net cannot be imported: operator NonZero ('a' and 1 more): its size depends on v"
     """
     parts = []
     for (operator, reason), names in refused.items():

@@ -16,7 +16,9 @@ from torch.utils import _pytree as pytree
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing import exported, onnx_graphs
 from tvm_gnn_cost.importing.functions import call_function, is_function
+from tvm_gnn_cost.importing.graph import Graph
 from tvm_gnn_cost.importing.inputs import OpenShape, example_inputs, fixed_shapes
+from tvm_gnn_cost.importing.ranges import index_limits
 from tvm_gnn_cost.networks.catalogue import drawn_workload
 
 #: Files of weights alone, and files that are read by unpickling.
@@ -33,6 +35,8 @@ class Model:
         inputs: An example of each input, by name, in the order of the program's.
         expected: The framework's outputs for ``inputs``; None where no framework can run the program.
         digest: SHA-256 of the program with its weights; empty for a name of the catalogue, which says as much.
+        graph: The program in primitive operators; None for a module of TVM, or if they were not asked for.
+        noise: By how much a second run of a framework differs from ``expected``, relative to an output's largest value.
     """
 
     name: str
@@ -40,6 +44,8 @@ class Model:
     inputs: dict[str, npt.NDArray[Any]]
     expected: tuple[npt.NDArray[Any], ...] | None
     digest: str
+    graph: Graph | None = None
+    noise: float = 0.0
 
 
 class Framework(Protocol):
@@ -75,6 +81,17 @@ class Framework(Protocol):
     def digest(self, program: Any) -> str:
         """SHA-256 of the program and its weights."""
 
+    def to_onnx(self, program: Any, name: str) -> Any:
+        """The program as an ``onnx.ModelProto``, with inputs and outputs in their order; None if it cannot be one.
+
+        Raises:
+            InputError: a package is missing.
+            WorkError: the framework cannot write it in ONNX's operators.
+        """
+
+
+#: Simplifies an ONNX model: the model and the network's name.
+Simplify = Callable[[Any, str], Graph]
 
 #: The frameworks whose programs need no TVM.
 FRAMEWORKS: tuple[Framework, ...] = (onnx_graphs, exported)
@@ -88,6 +105,7 @@ def load_model(
     *,
     catalogue: Callable[[str], Any] = drawn_workload,
     frameworks: Sequence[Framework] = FRAMEWORKS,
+    simplified: Simplify | None = None,
 ) -> Model:
     """The network that a user names.
 
@@ -100,9 +118,11 @@ def load_model(
         trusted: Whether a file may run code while it is read.
         catalogue: What a name stands for, in the forms of ``source``, or as a module with its example inputs.
         frameworks: The frameworks that a program may be of.
+        simplified: Writes a program in primitive operators; these are left out if None.
 
     Raises:
-        InputError: there is no such network, a file is of another kind or not trusted, or the inputs do not fit.
+        InputError: there is no such network, a file is of another kind or not trusted, the inputs do not fit, or it has
+            operators that cannot be imported.
         WorkError: torch cannot export it.
         FileNotFoundError: there is no such file.
     """
@@ -127,10 +147,38 @@ def load_model(
     known = {own: array.shape for own, array in given.items()} | dict(shapes or {})
     fixed = fixed_shapes(name, declared, known)
     program = framework.with_shapes(program, fixed, name)
-    examples = example_inputs(name, fixed, framework.input_types(program, name), given)
+    types = framework.input_types(program, name)
+    model = framework.to_onnx(program, name) if simplified is not None else None
+    graph = None if simplified is None or model is None else simplified(model, name)
+    limits = {} if graph is None else _by_position(index_limits(graph), graph, list(fixed))
+    examples = example_inputs(name, fixed, types, given, limits)
+    expected = framework.run(program, examples)
+    noise = 0.0
+    if expected is not None and model is not None:
+        again = onnx_graphs.run_again(model, list(examples.values()))
+        noise = 0.0 if again is None else _noise(again, expected)
     is_catalogues = isinstance(source, str) and name == source
     digest = "" if is_catalogues else framework.digest(program)
-    return Model(name, program, examples, framework.run(program, examples), digest)
+    return Model(name, program, examples, expected, digest, graph, noise)
+
+
+def _by_position(limits: Mapping[str, int], graph: Graph, names: Sequence[str]) -> dict[str, int]:
+    """Limits of a graph's inputs under the names that the framework has for these."""
+    places = zip((one.name for one in graph.inputs), names, strict=False)
+    return {own: limits[name] for name, own in places if name in limits}
+
+
+def _noise(again: Sequence[npt.NDArray[Any]], expected: Sequence[npt.NDArray[Any]]) -> float:
+    """The largest difference of two runs, relative to an output's largest value; 0 if they do not compare."""
+    found = 0.0
+    for one, other in zip(again, expected, strict=False):
+        if one.shape != other.shape or one.size == 0 or one.dtype.kind not in "fV":
+            continue
+        left, right = one.astype(np.float64), other.astype(np.float64)
+        known = np.isfinite(left) & np.isfinite(right)
+        if known.any():
+            found = max(found, float(np.abs(left - right)[known].max() / (np.abs(right[known]).max() or 1.0)))
+    return found
 
 
 def name_of(source: Any) -> str:

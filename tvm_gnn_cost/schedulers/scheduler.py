@@ -46,6 +46,7 @@ class Network:
             be compared with; None if there is none.
         digest: A hash of the program with its weights; empty for a name of the catalogue, which says as much.
         alternative: Another module that computes the same with some other tasks; None if there is none.
+        noise: By how much a second run of a framework differs from ``expected``, relative to an output's largest value.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Network:
     program: Any = None
     digest: str = ""
     alternative: Any = None
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

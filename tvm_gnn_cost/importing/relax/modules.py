@@ -60,6 +60,10 @@ def run(program: tvm.IRModule, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
     """None: only TVM itself can run it."""
 
 
+def to_onnx(program: tvm.IRModule, name: str) -> None:
+    """None: it is in Relax already."""
+
+
 def digest(program: tvm.IRModule) -> str:
     """A hash of the module's structure and constants."""
     return f"{tvm_ffi.structural_hash(program):016x}"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.frontend.torch import from_exported_program
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError, WorkError
-from tvm_gnn_cost.importing import exported
 from tvm_gnn_cost.importing.relax import modules as relax_modules
+from tvm_gnn_cost.importing.relax.convert import to_relax
+from tvm_gnn_cost.importing.relax.importer import simplified
 from tvm_gnn_cost.importing.source import FRAMEWORKS, Model, load_model
 from tvm_gnn_cost.lowering.alternatives import replacements
 from tvm_gnn_cost.lowering.batch_norms import fold_batch_norms
@@ -32,49 +29,33 @@ def load_network(
     """A network ready to tune; see :func:`~tvm_gnn_cost.importing.source.load_model` for the arguments.
 
     Raises:
-        InputError: there is no such network, a file is of another kind or not trusted, or the inputs do not fit.
-        WorkError: torch cannot export it, or TVM cannot import it.
+        InputError: there is no such network, a file is of another kind or not trusted, the inputs do not fit, or it has
+            operators that cannot be imported; each of them is named.
+        WorkError: torch cannot export it, or TVM cannot lower it.
     """
-    model = load_model(source, inputs, shapes, trusted, frameworks=(*FRAMEWORKS, relax_modules))
-    # TVM's importers and passes raise errors of any type.
+    model = load_model(source, inputs, shapes, trusted, frameworks=(*FRAMEWORKS, relax_modules), simplified=simplified)
+    network = import_network(model)
+    # TVM's passes raise errors of any type.
     try:
-        network = import_network(model)
         direct, winograd = legalize(network.mod), legalize(network.mod, winograd=True)
         return replace(network, mod=direct, alternative=winograd if replacements(direct, winograd) else None)
-    except ImportError as error:
-        raise InputError(
-            f"ONNX files need a package that is missing: pip install 'tvm-gnn-cost[onnx]' ({error})"
-        ) from error
     except Exception as error:
-        raise WorkError(f"TVM cannot import {model.name}: {last_line(error)}") from error
+        raise WorkError(f"TVM cannot lower {model.name}: {last_line(error)}") from error
 
 
 def import_network(model: Model) -> Network:
     """A network in Relax's own operators, with its weights as constants and its batch norms folded."""
-    if relax_modules.accepts(model.program):
+    if model.graph is None:
+        # Importers repeat themselves; every copy of a constant's transpose would be compiled and run to fold it.
         mod, program = model.program, None
+        try:
+            for one in (relax.transform.EliminateCommonSubexpr(), correct, fold_batch_norms):
+                mod = one(mod)
+        except Exception as error:
+            raise WorkError(f"TVM cannot lower {model.name}: {last_line(error)}") from error
     else:
-        mod, program = _to_relax(model.program), model.program
-    # Importers repeat themselves; every copy of a constant's transpose would be compiled and run to fold it.
-    for one in (relax.transform.EliminateCommonSubexpr(), correct, fold_batch_norms):
-        mod = one(mod)
-    return Network(model.name, mod, {}, model.inputs, model.expected, program, model.digest)
-
-
-def _to_relax(program: Any) -> tvm.IRModule:
-    # The importers print what they fail at, and warn of what is no concern of the user's.
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        if exported.accepts(program):
-            return from_exported_program(program, unwrap_unit_return_tuple=True)
-        # These import onnx, which is an extra.
-        from onnxscript.optimizer import optimize
-        from tvm.relax.frontend.onnx import from_onnx
-
-        from tvm_gnn_cost.schedulers.meta_schedule.recurrent import unroll
-
-        # Computes shapes from the sizes that are known now: the importer fails at most operators on shapes.
-        return from_onnx(unroll(optimize(program)))
+        mod, program = relax.transform.EliminateCommonSubexpr()(to_relax(model.graph, model.name)), model.program
+    return Network(model.name, mod, {}, model.inputs, model.expected, program, model.digest, noise=model.noise)
 
 
 def tasks_of(network: Network, target: tvm.target.Target) -> list[Task]:
