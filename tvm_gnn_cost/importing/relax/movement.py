@@ -64,7 +64,7 @@ def slice_(node: Primitive) -> relax.Expr:
             forward.append((axis, places.start, places.stop, step))
         else:
             # TVM's slices have traps where they go backwards.
-            found = relax.op.take(found, node.const(np.array(places, np.int64)), axis)
+            found = relax.op.take(found, node.const(np.array(places, np.int64)), axis, "clip")
     if not forward:
         return found
     axes, begins, stops, strides = zip(*forward, strict=True)
@@ -156,7 +156,7 @@ def _padded_by_index(node: Primitive, found: relax.Expr, mode: str, before: list
             places = np.minimum(places, period - places) if size > 1 else places * 0
         else:
             raise Unsupported(f"mode '{mode}' is unknown")
-        found = relax.op.take(found, node.const(places.astype(np.int64)), axis)
+        found = relax.op.take(found, node.const(places.astype(np.int64)), axis, "clip")
     return found
 
 
@@ -168,7 +168,8 @@ def blocks(node: Primitive) -> relax.Expr:
     x = node.tensor(0)
     if node.operator == "SpaceToDepth":
         x = relax.op.reshape(x, [batch, channels, rows // size, size, columns // size, size])
-        return relax.op.reshape(relax.op.permute_dims(x, [0, 3, 5, 1, 2, 4]), node.out_shape())
+        order = [0, 1, 3, 5, 2, 4] if node.attribute("mode") == "CRD" else [0, 3, 5, 1, 2, 4]
+        return relax.op.reshape(relax.op.permute_dims(x, order), node.out_shape())
     if node.attribute("mode") == "CRD":
         x = relax.op.reshape(x, [batch, channels // size**2, size, size, rows, columns])
         return relax.op.reshape(relax.op.permute_dims(x, [0, 1, 4, 2, 5, 3]), node.out_shape())

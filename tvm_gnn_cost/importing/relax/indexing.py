@@ -1,0 +1,204 @@
+"""Operators that read or write where indices say: gathers, scatters, one-hot vectors, reversed sequences.
+
+Indices count from the end if they are negative, and are then held within the range whatever their values, so that
+nothing is ever read or written outside of a tensor. Of constant indices this is done once, in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax, te, tirx
+
+from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive, rule
+
+
+@rule("Gather", moves=True)
+def gather(node: Primitive) -> relax.Expr:
+    """Rows of a table, or of another axis; slices if the indices are constant and evenly spaced."""
+    shape, out = node.shape(0), node.out_shape()
+    axis = positive(node.attribute("axis"), len(shape))
+    if 0 in out:
+        return empty(node)
+    if node.is_constant(1):
+        places = inside(node.constant(1, "indices"), shape[axis])
+        return relax.op.reshape(taken(node, node.tensor(0), places.reshape(-1), shape[axis], axis), out)
+    indices = relax.op.reshape(node.tensor(1), [prod(node.shape(1))])
+    return relax.op.reshape(relax.op.take(node.tensor(0), _wrapped(node, indices, shape[axis]), axis, "clip"), out)
+
+
+def taken(node: Primitive, x: relax.Expr, places: npt.NDArray[Any], size: int, axis: int) -> relax.Expr:
+    """Elements of an axis at constant places, which are in the range."""
+    steps = np.unique(np.diff(places))
+    if places.size == 1 or (steps.size == 1 and steps[0] > 0):
+        step = int(steps[0]) if steps.size else 1
+        start, end = int(places[0]), int(places[-1]) + 1
+        return x if (start, end, step) == (0, size, 1) else relax.op.strided_slice(x, [axis], [start], [end], [step])
+    # TVM warns of its "fast" mode, although these are in the range.
+    return relax.op.take(x, node.const(places.astype(np.int64)), axis, "clip")
+
+
+def inside(indices: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Constant indices, counted from the start.
+
+    Raises:
+        Unsupported: one of them is out of the range.
+    """
+    found = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
+    if found.size and not (0 <= found.min() and found.max() < size):
+        raise Unsupported(f"its indices reach outside of an axis of {size}")
+    return found
+
+
+def empty(node: Primitive) -> relax.Expr:
+    """An output without elements."""
+    return node.const(np.zeros(node.out_shape(), np.float32), str(node.output().dtype))
+
+
+def _wrapped(node: Primitive, indices: relax.Expr, size: int) -> relax.Expr:
+    """Indices that the network computes, counted from the start if they are in the range."""
+    indices = node.bound(indices)
+    dtype = node.dtype(1)
+    below = relax.op.less(indices, node.const(0, dtype))
+    return relax.op.where(below, relax.op.add(indices, node.const(size, dtype)), indices)
+
+
+def held(index: Any, size: int) -> Any:
+    """An index in a tensor expression, counted from the start and held within the range."""
+    index = index.astype("int64")
+    wrapped = tirx.Select(index < 0, index + size, index)
+    return tirx.max(tirx.min(wrapped, tirx.const(size - 1, "int64")), tirx.const(0, "int64"))
+
+
+@rule("GatherElements", moves=True)
+def gather_elements(node: Primitive) -> relax.Expr:
+    """One element for each index, at its own place on all other axes."""
+    shape, out = node.shape(0), node.out_shape()
+    axis = positive(node.attribute("axis"), len(shape))
+    if 0 in out:
+        return empty(node)
+    if node.is_constant(1):
+        flat = _linear_elements(inside(node.constant(1, "indices"), shape[axis]), shape, axis)
+        x = relax.op.reshape(node.tensor(0), [prod(shape)])
+        return relax.op.reshape(taken(node, x, flat.reshape(-1), prod(shape), 0), out)
+
+    def picked(x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            return x[(*i[:axis], held(indices[i], shape[axis]), *i[axis + 1 :])]
+
+        return te.compute(out, element, name="gather_elements")
+
+    return node.te(picked, node.tensor(0), node.tensor(1), name="gather_elements")
+
+
+def _linear_elements(indices: npt.NDArray[Any], shape: tuple[int, ...], axis: int) -> npt.NDArray[Any]:
+    """Where the elements are in the flat tensor."""
+    grid = np.indices(indices.shape)
+    grid[axis] = indices
+    return np.asarray(np.ravel_multi_index(tuple(grid), shape), np.int64)
+
+
+@rule("GatherND", moves=True)
+def gather_nd(node: Primitive) -> relax.Expr:
+    """Slices at places that are given on several axes: rows of the table that these axes make when they are flat."""
+    shape, batch, depth = node.shape(0), int(node.attribute("batch_dims")), node.shape(1)[-1]
+    if 0 in node.out_shape():
+        return empty(node)
+    rows, rest = shape[: batch + depth], shape[batch + depth :]
+    x = relax.op.reshape(node.tensor(0), [prod(rows), *rest])
+    if node.is_constant(1):
+        found = taken(node, x, _linear_rows(node.constant(1, "indices"), rows, batch).reshape(-1), prod(rows), 0)
+    else:
+        found = relax.op.take(x, _row_numbers(node, rows, batch), 0, "clip")
+    return relax.op.reshape(found, node.out_shape())
+
+
+def _linear_rows(indices: npt.NDArray[Any], rows: tuple[int, ...], batch: int) -> npt.NDArray[Any]:
+    """The rows that constant tuples of indices mean, where the indexed axes are flat."""
+    places = [inside(indices[..., k], size) for k, size in enumerate(rows[batch:])]
+    batches = np.indices(indices.shape[:-1])[:batch]
+    return np.asarray(np.ravel_multi_index((*batches, *places), rows), np.int64)
+
+
+def _row_numbers(node: Primitive, rows: tuple[int, ...], batch: int) -> relax.Expr:
+    """The rows that tuples of indices mean, in one list."""
+    count = node.shape(1)[:-1]
+    strides = [prod(rows[axis + 1 :]) for axis in range(len(rows))]
+
+    def numbers(indices: te.Tensor) -> te.Tensor:
+        def number(flat: Any) -> Any:
+            own = _unflat(flat, count)
+            found: Any = tirx.const(0, "int64")
+            for axis, (size, stride) in enumerate(zip(rows, strides, strict=True)):
+                place = own[axis].astype("int64") if axis < batch else held(indices[(*own, axis - batch)], size)
+                found = found + place * tirx.const(stride, "int64")
+            return found
+
+        return te.compute((prod(count),), number, name="rows")
+
+    return node.te(numbers, node.tensor(1), name="rows")
+
+
+def _unflat(index: Any, shape: Sequence[int]) -> list[Any]:
+    """An index into a flat tensor as one for each axis."""
+    found = []
+    for axis, size in enumerate(shape):
+        place = tirx.floordiv(index, prod(shape[axis + 1 :]))
+        found.append(tirx.floormod(place, size) if axis else place)
+    return found
+
+
+@rule("OneHot", moves=True)
+def one_hot(node: Primitive) -> relax.Expr:
+    """One value where an index points on a new axis, another one elsewhere; an index out of the range points nowhere."""
+    depth = int(node.constant(1, "depth").reshape(-1)[0])
+    out = node.out_shape()
+    axis = positive(node.attribute("axis"), len(out))
+    indices: Any = node.tensor(0)
+    if node.value(0).dtype.kind not in "iu":
+        indices = relax.op.astype(relax.op.astype(indices, "float32"), "int64")
+    indices = node.emit(relax.op.expand_dims(relax.op.astype(indices, "int64"), axis))
+    places = np.arange(depth).reshape([-1 if one == axis else 1 for one in range(len(out))])
+    wrapped = relax.op.where(
+        relax.op.less(indices, node.const(0, "int64")), relax.op.add(indices, node.const(depth, "int64")), indices
+    )
+    hit = relax.op.equal(wrapped, node.const(places, "int64"))
+    off, on = (relax.op.reshape(relax.op.strided_slice(node.tensor(2), [0], [i], [i + 1]), []) for i in range(2))
+    return relax.op.where(hit, on, off)
+
+
+@rule("ReverseSequence", moves=True)
+def reverse_sequence(node: Primitive) -> relax.Expr:
+    """The first elements of each sequence in reverse; how many is given for each."""
+    batch, time, out = node.attribute("batch_axis"), node.attribute("time_axis"), node.out_shape()
+
+    def reverse(x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            length = tirx.min(lengths[i[batch]].astype("int64"), tirx.const(out[time], "int64"))
+            step = i[time].astype("int64")
+            place = list(i)
+            place[time] = tirx.Select(step < length, length - 1 - step, step)
+            return x[tuple(place)]
+
+        return te.compute(out, element, name="reverse_sequence")
+
+    return node.te(reverse, node.tensor(0), node.tensor(1), name="reverse_sequence")
+
+
+@rule("BitCast", moves=True)
+def bit_cast(node: Primitive) -> relax.Expr:
+    """The same bits as another type of the same width."""
+    wanted = str(node.output().dtype)
+    if node.value(0).dtype.itemsize != node.output().dtype.itemsize:
+        raise Unsupported("its types are of different widths")
+    if "bool" in (wanted, node.dtype(0)):
+        return relax.op.astype(node.tensor(0), wanted)
+
+    def bits(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *i: tirx.reinterpret(wanted, x[i]), name="bit_cast")
+
+    return node.te(bits, node.tensor(0), name="bit_cast")
