@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 # Each registers its rules.
 from tvm_gnn_cost.importing import control_flow
-from tvm_gnn_cost.importing.relax import elementwise, indexing, movement, normalization, products, reductions, scattering  # noqa: F401
+from tvm_gnn_cost.importing.relax import (  # noqa: F401
+    elementwise,
+    indexing,
+    movement,
+    normalization,
+    pooling,
+    products,
+    reductions,
+    scattering,
+)
 from tvm_gnn_cost.importing.relax.convert import to_relax
 from tvm_gnn_cost.importing.relax.rules import RULES
 from tvm_gnn_cost.importing.simplify import simplify
