@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -66,7 +67,7 @@ def _converted(hint: Any, value: object, where: str) -> Any:
         return None if value is None else _converted(other, value, where)
     if origin in (tuple, list) and isinstance(value, list | tuple):
         return origin(_converted(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin is dict and isinstance(value, dict):
+    if origin in (dict, Mapping) and isinstance(value, dict):
         return {key: _converted(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     if hint is Any or (origin is Literal and value in arguments) or _is_plain(hint, value):
         return value

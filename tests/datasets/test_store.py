@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -199,29 +200,49 @@ def _rewrite(path: Path, columns: dict[str, list[Any] | None] | None = None, **f
     meta = {**json.loads(table.schema.metadata[b"graph_store"]), **fields}
     for name, values in (columns or {}).items():
         at = table.schema.get_field_index(name)
+        usual = table.schema.field(at).type
         table = table.remove_column(at)
         if values is not None:
-            table = table.add_column(at, name, pa.array(values))
+            try:
+                array = pa.array(values, usual)
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                array = pa.array(values)
+            table = table.add_column(at, name, array)
     meta = {name: value for name, value in meta.items() if value is not ...}
     pq.write_table(table.replace_schema_metadata({b"graph_store": json.dumps(meta)}), path)
 
 
 @pytest.mark.parametrize("name", ["values", "type_names", "tasks", "feature_columns", "detail"])
-@pytest.mark.parametrize("value", [..., None, {"a": 1}])
+@pytest.mark.parametrize("value", [..., None, {"a": 1}, -3, [3], "forest"])
 def test_damaged_metadata_is_named(programs: MeasuredPrograms, tmp_path: Path, name: str, value: object) -> None:
     store = GraphStore(tmp_path)
     _rewrite(store.append(programs), **{name: value})
     for read in (store.load, store.tasks, lambda: len(store)):
-        with pytest.raises(InputError, match=rf"shard-00000\.parquet cannot be read \(the field '{name}'"):
+        with pytest.raises(InputError, match=rf"shard-00000\.parquet .*(the field .*'{name}'|node values)"):
             read()
 
 
-@pytest.mark.parametrize("tasks", [[1], [{"hash": "a"}], [{"hash": "a", "name": "b", "target": "c", "weights": 3}]])
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        [1],
+        [{"hash": "a"}],
+        *(
+            [{"hash": "a", "name": "b", "target": "c", "weights": {"d": 1}, **changes}]
+            for changes in (
+                *({"weights": wrong} for wrong in (3, {"d": "1"}, {"d": 0}, {"d": -1}, {"d": 1 << 70})),
+                *({"target": 3}, {"hash": None}, {"name": ["b"]}, {"new": 1}),
+            )
+        ),
+    ],
+)
 def test_damaged_tasks_are_named(programs: MeasuredPrograms, tmp_path: Path, tasks: object) -> None:
     store = GraphStore(tmp_path)
     _rewrite(store.append(programs), tasks=tasks)
     with pytest.raises(InputError, match=r"shard-00000\.parquet cannot be read \(the field 'tasks' of its metadata is"):
         store.load()
+    with pytest.raises(InputError, match=r"shard-00000\.parquet cannot be read \(the field 'tasks' of its metadata is"):
+        store.programs()
 
 
 @pytest.mark.parametrize(("text", "reason"), [(b"{", "not JSON"), (b"\xff", "not JSON"), (b"[]", "not a JSON object")])
@@ -240,12 +261,31 @@ def test_metadata_that_is_no_json_is_named(
     [
         ({"key": None}, "it has no column 'key'"),
         ({"relation": None}, "it has no column 'relation'"),
-        ({"task": [0, 0, 0, 0, 1, 1, 1, 2]}, "the column 'task' does not fit the others"),
-        ({"task": [0, 0, 0, 0, 1, 1, 1, -1]}, "the column 'task' does not fit the others"),
-        ({"node_type": [b"\x09\0\0\0"] * 8}, "the column 'node_type' does not fit the others"),
-        ({"values": [b""] * 8}, "the column 'values' does not fit the others"),
-        ({"edges": [b"\x99\0\0\0" * 2] * 8}, "the column 'edges' does not fit the others"),
-        ({"relation": [b"\0"] * 8}, "the column 'relation' does not fit the others"),
+        ({"task": [0, 0, 0, 0, 1, 1, 1, 2]}, "the column 'task' has wrong values or does not fit"),
+        ({"task": [0, 0, 0, 0, 1, 1, 1, -1]}, "the column 'task' has wrong values or does not fit"),
+        ({"node_type": [b"\x09\0\0\0"] * 8}, "the column 'node_type' has wrong values or does not fit"),
+        ({"values": [b""] * 8}, "the column 'values' has wrong values or does not fit"),
+        (
+            {"edges": [b"\x99\0\0\0" * 2] * 8, "relation": [b"\1"] * 8},
+            "the column 'edges' has wrong values or does not fit",
+        ),
+        ({"relation": [b"\0"] * 8}, "the column 'relation' has wrong values or does not fit"),
+        ({"values": [np.float32(np.nan).tobytes() * 80] * 8}, "the column 'values' has wrong values or does not fit"),
+        (
+            {"edges": [b"\0\0\0\0\1\0\0\0"] * 8, "relation": [b"\3"] * 8},
+            "the column 'relation' has wrong values or does not fit",
+        ),
+        (
+            {"edges": [b"\0\0\0\0" * 2] * 8, "relation": [b"\0"] * 8},
+            "the column 'edges' has wrong values or does not fit",
+        ),
+        ({"latency": [0.0] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
+        ({"latency": [-1.0] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
+        ({"latency": [math.nan] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
+        ({"latency": [None] + [1.0] * 7}, "Needed to copy 1 chunks with 1 nulls"),
+        ({"latency": ["1"] * 8}, "the column 'latency' is of type string, not double"),
+        ({"task": ["a"] * 8}, "the column 'task' is of type string, not int32"),
+        ({"failure": [1] * 8}, "the column 'failure' is of type int64, not string"),
         ({"values": [b"\0"] * 8}, "an array is no whole number of rows of 320 bytes"),
         ({"values": [1.0] * 8}, "Unsupported cast from double"),
     ],

@@ -12,19 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures, TaskInfo
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures, TaskInfo
+from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import parse_json
-from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
 from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.typed_json import from_json
 
 VERSION = 2
 _META = b"graph_store"
@@ -32,6 +33,10 @@ _META_FIELDS = {"values": list, "type_names": list, "tasks": list, "feature_colu
 _VALUE_NAMES = [name for name, _ in VALUES]
 _GRAPH_COLUMNS = ["graph_error", "node_type", "values", "edges", "relation"]
 _COLUMNS = ["task", "latency", "noise", "failure", "phase", *_GRAPH_COLUMNS]
+_TYPES = {
+    **{name: pa.string() for name in ("key", "failure", "phase", "graph_error")},
+    **{"task": pa.int32(), "latency": pa.float64(), "noise": pa.float32()},
+}
 
 # Level 9 takes half a millisecond per program; the shards are a quarter smaller than at level 1 and read as fast.
 _FORMAT: dict[str, Any] = {
@@ -73,11 +78,12 @@ class Shard:
             schema = self._file.schema_arrow
         meta = _metadata(path, schema)
         try:
-            self.tasks = tuple(TaskInfo(**task) for task in meta["tasks"])
-        except TypeError as error:
+            self.tasks = tuple(from_json(TaskInfo, task) for task in meta["tasks"])
+            for task in self.tasks:
+                for network, weight in task.weights.items():
+                    check_range(f"the weight of '{task.name}' in '{network}'", weight, 1, 2**31)
+        except InputError as error:
             raise _damaged(path, f"the field 'tasks' of its metadata is wrong: {error}") from error
-        if not all(isinstance(task.weights, dict) for task in self.tasks):
-            raise _damaged(path, "the field 'tasks' of its metadata is wrong: the weights of a task are no JSON object")
         self.type_names: tuple[str, ...] = tuple(meta["type_names"])
         self.feature_columns: int = meta["feature_columns"]
         self.detail: Detail = meta["detail"]
@@ -100,7 +106,7 @@ class Shard:
         with _named(self.path):
             table = self._file.read(["task", "latency"])
             task, latency = (table.column(name).to_numpy() for name in ("task", "latency"))
-        self._check_tasks(task)
+        self._check_measurements(task, latency)
         return task, latency
 
     def iterate(self, batch_programs: int | None, with_features: bool) -> Iterator[MeasuredPrograms]:
@@ -148,8 +154,8 @@ class Shard:
         Raises:
             InputError: the arrays of a program do not fit together.
         """
-        task = batch["task"].to_numpy()
-        self._check_tasks(task)
+        task, latency = batch["task"].to_numpy(), batch["latency"].to_numpy()
+        self._check_measurements(task, latency)
         graphs, features = self._graphs(batch), None
         if with_features:
             features = RaggedFeatures(*_array(batch["features"], np.float32, (self.feature_columns,)))
@@ -157,7 +163,7 @@ class Shard:
             graphs,
             self.tasks,
             task,
-            batch["latency"].to_numpy(),
+            latency,
             batch["noise"].to_numpy(),
             tuple(batch["failure"].to_pylist()),
             tuple(batch["phase"].to_pylist()),
@@ -176,8 +182,13 @@ class Shard:
         relation, relation_offsets = _array(batch["relation"], np.int8)
         self._check("node_type", _below(node_type, len(self.type_names)))
         self._check("values", np.array_equal(value_offsets, node_offsets))
-        self._check("edges", _below(edges, int(np.diff(node_offsets).max(initial=0))))
+        self._check("values", bool(np.isfinite(values).all()))
         self._check("relation", np.array_equal(relation_offsets, edge_offsets))
+        self._check("relation", _below(relation, len(Relation)))
+        nodes = np.repeat(np.diff(node_offsets), np.diff(edge_offsets))
+        self._check("edges", bool((edges >= 0).all() and (edges < nodes[:, None]).all()))
+        # A node comes after its parent: there is no circle to follow for ever.
+        self._check("edges", bool((edges[:, 0] < edges[:, 1])[relation == Relation.CHILD].all()))
         errors = {i: error for i, error in enumerate(batch["graph_error"].to_pylist()) if error is not None}
         return ProgramGraphs(
             self.type_names,
@@ -191,12 +202,14 @@ class Shard:
             self.detail,
         )
 
-    def _check_tasks(self, task: npt.NDArray[np.int32]) -> None:
+    def _check_measurements(self, task: npt.NDArray[np.int32], latency: npt.NDArray[np.float64]) -> None:
         self._check("task", _below(task, len(self.tasks)))
+        # That of a failed program is infinite.
+        self._check("latency", bool((latency > 0).all()))
 
     def _check(self, column: str, fits: bool) -> None:
         if not fits:
-            raise _damaged(self.path, f"the column '{column}' does not fit the others")
+            raise _damaged(self.path, f"the column '{column}' has wrong values or does not fit the others")
 
 
 def write_shard(
@@ -257,9 +270,16 @@ def _metadata(path: Path, schema: Any) -> dict[str, Any]:
             f"{path} was written with other node values than this version's (differing in {', '.join(other[:5])}); "
             "extract the programs again into a new folder"
         )
-    missing = sorted({*_COLUMNS, "key", "features"} - set(schema.names))
-    if missing:
-        raise _damaged(path, f"it has no column '{missing[0]}'")
+    if not all(isinstance(name, str) for name in meta["type_names"]) or meta["detail"] not in get_args(Detail):
+        raise _damaged(path, "the field 'type_names' or 'detail' of its metadata is wrong")
+    if meta["feature_columns"] not in (0, PER_STORE_COLUMNS):
+        raise _damaged(path, f"the field 'feature_columns' of its metadata is not {PER_STORE_COLUMNS}")
+    for name in sorted({*_COLUMNS, "key", "features"}):
+        if name not in schema.names:
+            raise _damaged(path, f"it has no column '{name}'")
+        there, usual = schema.field(name).type, _TYPES.get(name)
+        if usual is not None and there != usual:
+            raise _damaged(path, f"the column '{name}' is of type {there}, not {usual}")
     return meta
 
 
