@@ -129,8 +129,9 @@ class Simplifier:
         inputs = []
         for value in model.graph.input:
             if value.name not in scope.values:
-                scope.values[value.name] = tensor = _tensor(value.name, value.type)
+                tensor = _tensor(value.name, value.type)
                 inputs.append(tensor)
+                scope.values[value.name] = _or_empty(tensor)
         outputs = self.graph(model.graph, scope, "")
         named = tuple(zip([one.name for one in model.graph.output], outputs, strict=True))
         for name, output in named:
@@ -231,7 +232,7 @@ class Simplifier:
         """A context in which :meth:`emit` adds operators of another version of ONNX's operators."""
         return _AtOpset(self, version)
 
-    def _primitive(self, node: onnx.NodeProto, schema: Any, call: Call, prefix: str) -> Sequence[Tensor]:
+    def _primitive(self, node: onnx.NodeProto, schema: Any, call: Call, prefix: str) -> Sequence[Value]:
         if any(isinstance(one, list) for one in call.inputs):
             raise Refused("it takes a sequence")
         self.count += 1
@@ -244,7 +245,7 @@ class Simplifier:
         operands: tuple[Any, ...] = call.inputs
         operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
         self.nodes.append(Node(operator, call.version, call.name, operands, tuple(outputs), call.attributes))
-        return outputs
+        return [_or_empty(one) for one in outputs]
 
     def _infer(self, node: onnx.NodeProto, schema: Any, inputs: Sequence[Value]) -> dict[str, onnx.TypeProto]:
         """The types of an operator's outputs.
@@ -264,6 +265,8 @@ class Simplifier:
             )
         except Exception as error:
             raise Refused(f"ONNX finds it wrong: {' '.join(str(error).split())}") from error
+        if node.op_type in _LIKE_INPUT and not node.domain:
+            found = {node.output[0]: types[node.input[0]]}
         for output in node.output:
             if output and not _is_fixed(found.get(output)):
                 raise Refused("the size of its output depends on values that are only known when it runs")
@@ -296,19 +299,20 @@ class Simplifier:
     def _function(self, schema: Any, node: onnx.NodeProto, inputs: Sequence[Value]) -> onnx.FunctionProto | None:
         """ONNX's definition of a composite operator; None if it has none."""
         version = self.opsets.get(node.domain, 1)
-        if schema.has_function:
-            versions = [one for one in schema.function_opset_versions if one <= version]
-            if versions:
-                return _parsed(schema.get_function_with_opset_version(max(versions)))
-        if schema.has_context_dependent_function:
-            versions = [one for one in schema.context_dependent_function_opset_versions if one <= version]
-            if versions and not any(isinstance(one, list) for one in inputs):
-                types = [b"" if one is None else _type(one).SerializeToString() for one in inputs]  # type: ignore[arg-type]
-                found = schema.get_context_dependent_function_with_opset_version(
-                    max(versions), node.SerializeToString(), types
-                )
-                return _parsed(found) if found else None
-        return None
+
+        def newest(versions: Sequence[int]) -> int | None:
+            """The newest definition that is no newer than the model; an operator may be older than its definition."""
+            return max([one for one in versions if one <= version], default=min(versions, default=None))
+
+        known = newest(schema.function_opset_versions) if schema.has_function else None
+        if known is not None:
+            return _parsed(schema.get_function_with_opset_version(known))
+        known = newest(schema.context_dependent_function_opset_versions)
+        if known is None or any(isinstance(one, list) for one in inputs):
+            return None
+        types = [b"" if one is None else _type(one).SerializeToString() for one in inputs]  # type: ignore[arg-type]
+        found = schema.get_context_dependent_function_with_opset_version(known, node.SerializeToString(), types)
+        return _parsed(found) if found else None
 
     def _expand(self, function: onnx.FunctionProto, call: Call, schema: Any) -> Sequence[Value]:
         """The outputs of a composite operator by its definition."""
@@ -471,6 +475,10 @@ def _eye_like(call: Call) -> Sequence[Value]:
 _SIZES: dict[str, Callable[[Call], Sequence[Value]]] = {"Shape": _shape, "Size": _size, "EyeLike": _eye_like}
 
 
+#: Operators without a type inference of ONNX's, whose output is of the type of their first operand.
+_LIKE_INPUT = frozenset(("GroupNormalization", "MeanVarianceNormalization"))
+
+
 def _has_graph(node: onnx.NodeProto) -> bool:
     return any(one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for one in node.attribute)
 
@@ -487,6 +495,11 @@ def _tensor(name: str, proto: onnx.TypeProto) -> Tensor:
     if int(np.prod(shape, dtype=object)) > _LARGEST:
         raise Refused(f"'{name}' would have {' x '.join(map(str, shape))} elements")
     return Tensor(name, np.dtype(helper.tensor_dtype_to_np_dtype(element)), shape)
+
+
+def _or_empty(tensor: Tensor) -> Tensor | npt.NDArray[Any]:
+    """A tensor without elements as the constant that it is."""
+    return np.zeros(tensor.shape, tensor.dtype) if 0 in tensor.shape else tensor
 
 
 def _is_fixed(proto: onnx.TypeProto | None) -> bool:

@@ -11,6 +11,7 @@ from tvm_gnn_cost.importing.relax import (  # noqa: F401
     indexing,
     movement,
     normalization,
+    ordering,
     pooling,
     products,
     reductions,
