@@ -1,0 +1,307 @@
+"""Pooling: over windows, over whole pictures, over regions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from tvm_gnn_cost.importing.relax.products import padding
+from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, rule, sizes
+
+_MAX_POOL: dict[int, Any] = {
+    1: (relax.op.nn.max_pool1d, "NCW"),
+    2: (relax.op.nn.max_pool2d, "NCHW"),
+    3: (relax.op.nn.max_pool3d, "NCDHW"),
+}
+_AVERAGE_POOL: dict[int, Any] = {
+    1: (relax.op.nn.avg_pool1d, "NCW"),
+    2: (relax.op.nn.avg_pool2d, "NCHW"),
+    3: (relax.op.nn.avg_pool3d, "NCDHW"),
+}
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The windows along one axis.
+
+    Attributes:
+        size: Of the operand.
+        out: How many windows.
+        kernel, stride, dilation: Of the windows.
+        before: Padding before the operand; what is behind it follows from the other sizes.
+        behind: Padding behind it, as the operator says.
+    """
+
+    size: int
+    out: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    behind: int
+
+    def place(self, window: Any, step: Any) -> Any:
+        """Where an element of a window is in the operand."""
+        return window * self.stride + step * self.dilation - self.before
+
+    @property
+    def last(self) -> int:
+        """The place of the last element of the last window."""
+        return int(self.place(self.out - 1, self.kernel - 1))
+
+    @property
+    def filled(self) -> int:
+        """The padding behind that gives this number of windows, if no window is cut off or left out."""
+        least = max(0, self.last + 1 - self.size)
+        return min(max(self.behind, least), least + self.stride - 1)
+
+    def inside(self, place: Any) -> list[Any]:
+        """The conditions under which a place is one of the operand."""
+        return [*([place >= 0] if self.before else []), *([place < self.size] if self.last >= self.size else [])]
+
+    def counts(self, with_padding: bool) -> Any:
+        """How many elements each window has, with or without those of the padding."""
+        places = self.place(np.arange(self.out)[:, None], np.arange(self.kernel)[None])
+        if with_padding:
+            return (places < self.size + self.behind).sum(1)
+        return ((places >= 0) & (places < self.size)).sum(1)
+
+
+def _axes(node: Primitive) -> list[_Axis]:
+    image, out = node.shape(0)[2:], node.out_shape(0)[2:]
+    kernel = sizes(node.attribute("kernel_shape"))
+    strides = sizes(node.attribute("strides") or [1] * len(kernel))
+    dilations = sizes(node.attribute("dilations") or [1] * len(kernel))
+    pads = padding(node, image, tuple(kernel), strides, dilations)
+    if min(pads, default=0) < 0:
+        raise Unsupported("its padding is negative")
+    if max(dilations, default=1) > 1 and str(node.attribute("auto_pad")).startswith("SAME"):
+        raise Unsupported("with auto_pad and dilations, its sizes are others in ONNX than in ONNX Runtime")
+    rows = zip(image, out, kernel, strides, dilations, pads[: len(kernel)], pads[len(kernel) :], strict=True)
+    found = [_Axis(*row) for row in rows]
+    if node.attribute("ceil_mode") and any(one.place(one.out - 1, 0) >= one.size for one in found):
+        raise Unsupported("one of its windows lies behind its operand, which ONNX counts and ONNX Runtime does not")
+    return found
+
+
+def _pooled(x: relax.Expr, axes: Sequence[_Axis], kinds: dict[int, Any], **more: Any) -> relax.Expr:
+    """A pooling operator of Relax, told the padding behind that gives the windows that ONNX counts."""
+    write, layout = kinds[len(axes)]
+    return write(
+        x,
+        pool_size=[one.kernel for one in axes],
+        strides=[one.stride for one in axes],
+        dilation=[one.dilation for one in axes],
+        padding=[*(one.before for one in axes), *(one.filled for one in axes)],
+        layout=layout,
+        **more,
+    )
+
+
+def _windows(
+    node: Primitive, x: relax.Expr, axes: Sequence[_Axis], combine: Callable[..., Any], element: Any, outside: Any
+) -> relax.Expr:
+    """A reduction over the windows, written out.
+
+    Args:
+        node: The operator.
+        x: The operand.
+        axes: The windows.
+        combine: ``te.sum``, ``te.max`` or another one.
+        element: What is reduced, for an element of the operand.
+        outside: What stands for an element of the padding.
+    """
+    shape = (*node.shape(0)[:2], *(one.out for one in axes))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        steps = [te.reduce_axis((0, one.kernel), f"k{number}") for number, one in enumerate(axes)]
+
+        def window(batch: Any, channel: Any, *indices: Any) -> Any:
+            places = [one.place(index, step) for one, index, step in zip(axes, indices, steps, strict=True)]
+            inside = [condition for one, place in zip(axes, places, strict=True) for condition in one.inside(place)]
+            found = element(data[(batch, channel, *places)])
+            if inside:
+                found = tirx.if_then_else(tirx.all(*inside), found, outside)
+            return combine(found, axis=steps)
+
+        return te.compute(shape, window, name="pool")
+
+    return node.te(compute, x, name="pool")
+
+
+@rule("MaxPool")
+def max_pool(node: Primitive) -> Any:
+    """The largest element of each window, and where it is in the operand."""
+    axes, dtype = _axes(node), node.dtype(0)
+    if not axes:
+        raise Unsupported("it has no spatial axes")
+    x = node.emit(node.tensor(0))
+    if len(axes) in _MAX_POOL:
+        found = node.emit(_pooled(x, axes, _MAX_POOL))
+    else:
+        found = node.emit(_windows(node, x, axes, te.max, lambda one: one, tirx.min_value(dtype)))
+    return [found, _places(node, x, found, axes)] if node.wants(1) else [found]
+
+
+def _places(node: Primitive, x: relax.Expr, largest: relax.Expr, axes: Sequence[_Axis]) -> relax.Expr:
+    """The first place of the largest element of each window, in the operand as one row."""
+    _, channels, *image = node.shape(0)
+    # The first place counts the last axis fastest; with storage_order=1, what is reported counts the first one fastest.
+    strides = [math.prod(image[number + 1 :]) for number in range(len(image))]
+    columns = [math.prod(image[:number]) for number in range(len(image))]
+    total = math.prod(image)
+
+    def compute(data: te.Tensor, best: te.Tensor) -> te.Tensor:
+        steps = [te.reduce_axis((0, one.kernel), f"k{number}") for number, one in enumerate(axes)]
+
+        def window(*indices: Any) -> Any:
+            places = [one.place(index, step) for one, index, step in zip(axes, indices[2:], steps, strict=True)]
+            inside = [condition for one, place in zip(axes, places, strict=True) for condition in one.inside(place)]
+            flat = sum(place * stride for place, stride in zip(places, strides, strict=True))
+            value = data[(*indices[:2], *places)]
+            none = tirx.const(total - 1, "int64")
+            hit = tirx.Select(value == best[indices], flat.astype("int64"), none)
+            if inside:
+                hit = tirx.if_then_else(tirx.all(*inside), hit, none)
+            return te.min(hit, axis=steps)
+
+        first = te.compute(best.shape, window, name="place")
+
+        def reported(*indices: Any) -> Any:
+            found = first[indices]
+            if node.attribute("storage_order"):
+                parts = [
+                    (tirx.floormod(tirx.floordiv(found, stride), size), column)
+                    for stride, size, column in zip(strides, image, columns, strict=True)
+                ]
+                found = sum(part * column for part, column in parts)
+            return ((indices[0] * channels + indices[1]) * total + found).astype("int64")
+
+        return te.compute(best.shape, reported, name="index")
+
+    return node.te(compute, x, largest, name="pool_index")
+
+
+@rule("AveragePool")
+def average_pool(node: Primitive) -> relax.Expr:
+    """The mean of each window: of the elements of the operand, or of those of the padding too.
+
+    A window that reaches behind the padding, with ``ceil_mode``, has fewer elements.
+    """
+    axes, x = _axes(node), node.tensor(0)
+    if not axes:
+        raise Unsupported("it has no spatial axes")
+    counts = [one.counts(bool(node.attribute("count_include_pad"))) for one in axes]
+    # Without an element, ONNX Runtime gives NaN or 0, by its version.
+    counts = [np.maximum(count, 1) for count in counts]
+    whole = math.prod(one.kernel for one in axes)
+    if len(axes) in _AVERAGE_POOL:
+        found = _pooled(x, axes, _AVERAGE_POOL, count_include_pad=True)
+    else:
+        found = _windows(node, x, axes, te.sum, lambda one: one, tirx.const(0, node.dtype(0)))
+        found = relax.op.divide(found, node.const(whole, node.dtype(0)))
+    if all((count == one.kernel).all() for one, count in zip(axes, counts, strict=True)):
+        return found
+    factor = np.ones((1, 1))
+    for one, count in zip(axes, counts, strict=True):
+        factor = factor[..., None] * (one.kernel / count)
+    return relax.op.multiply(found, node.const(factor, node.dtype(0)))
+
+
+@rule("LpPool")
+def lp_pool(node: Primitive) -> relax.Expr:
+    """The p-norm of each window."""
+    power, dtype = float(node.attribute("p", 2)), node.dtype(0)
+    axes = _axes(node)
+
+    def element(value: Any) -> Any:
+        value = tirx.abs(value)
+        if power in (1, 2, 3, 4):
+            return reduce(operator.mul, [value] * int(power))
+        return tirx.exp(tirx.log(value) * tirx.const(power, dtype))
+
+    return _root(node, _windows(node, node.tensor(0), axes, te.sum, element, tirx.const(0, dtype)), power)
+
+
+def _root(node: Primitive, total: relax.Expr, power: float) -> relax.Expr:
+    if power == 1:
+        return total
+    if power == 2:
+        return relax.op.sqrt(total)
+    return relax.op.power(total, node.const(1 / power, node.dtype(0)))
+
+
+@rule("GlobalMaxPool", "GlobalAveragePool")
+def global_pool(node: Primitive) -> relax.Expr:
+    """The largest element or the mean of each channel."""
+    over = relax.op.max if node.operator == "GlobalMaxPool" else relax.op.mean
+    axes = list(range(2, len(node.shape(0))))
+    return over(node.tensor(0), axes, True) if axes else node.tensor(0)
+
+
+@rule("GlobalLpPool")
+def global_lp_pool(node: Primitive) -> relax.Expr:
+    """The p-norm of each channel."""
+    power, x = float(node.attribute("p", 2)), node.emit(relax.op.abs(node.tensor(0)))
+    if power in (1, 2, 3, 4):
+        x = reduce(relax.op.multiply, [x] * int(power))
+    else:
+        x = relax.op.exp(relax.op.multiply(relax.op.log(x), node.const(power, node.dtype(0))))
+    return _root(node, relax.op.sum(x, list(range(2, len(node.shape(0)))), True), power)
+
+
+@rule("MaxRoiPool")
+def max_roi_pool(node: Primitive) -> relax.Expr:
+    """The largest element of each part of each region: first along the rows, then along the columns."""
+    batch, channels, rows, columns = node.shape(0)
+    dtype, scale = node.dtype(0), float(node.attribute("spatial_scale"))
+    height, width = sizes(node.attribute("pooled_shape"))
+    regions = node.shape(1)[0]
+
+    def compute(x: te.Tensor, boxes: te.Tensor) -> te.Tensor:
+        def bounds(region: Any, part: Any, parts: int, axis: int, size: int) -> tuple[Any, Any]:
+            first, last = (_half_away(boxes[region, axis + at] * tirx.const(scale, dtype)) for at in (1, 3))
+            length = tirx.max(last - first + 1, 1).astype(dtype) / tirx.const(parts, dtype)
+            start = tirx.floor(part.astype(dtype) * length).astype("int32") + first
+            end = tirx.ceil((part + 1).astype(dtype) * length).astype("int32") + first
+            return tirx.min(tirx.max(start, 0), size), tirx.min(tirx.max(end, 0), size)
+
+        lowest = tirx.min_value(dtype)
+        row, column = te.reduce_axis((0, rows), "row"), te.reduce_axis((0, columns), "column")
+
+        def along_rows(region: Any, channel: Any, part: Any, other: Any) -> Any:
+            start, end = bounds(region, part, height, 1, rows)
+            picture = tirx.min(tirx.max(boxes[region, 0].astype("int32"), 0), batch - 1)
+            value = x[picture, channel, row, other]
+            return te.max(tirx.if_then_else(tirx.all(row >= start, row < end), value, lowest), axis=row)
+
+        tall = te.compute((regions, channels, height, columns), along_rows, name="rows")
+
+        def along_columns(region: Any, channel: Any, part: Any, other: Any) -> Any:
+            start, end = bounds(region, other, width, 0, columns)
+            value = tall[region, channel, part, column]
+            return te.max(tirx.if_then_else(tirx.all(column >= start, column < end), value, lowest), axis=column)
+
+        found = te.compute((regions, channels, height, width), along_columns, name="columns")
+
+        def filled(region: Any, channel: Any, part: Any, other: Any) -> Any:
+            top, bottom = bounds(region, part, height, 1, rows)
+            left, right = bounds(region, other, width, 0, columns)
+            empty = tirx.any(bottom <= top, right <= left)
+            return tirx.Select(empty, tirx.const(0, dtype), found[region, channel, part, other])
+
+        return te.compute((regions, channels, height, width), filled, name="roi_pool")
+
+    return node.te(compute, node.tensor(0), node.tensor(1), name="roi_pool")
+
+
+def _half_away(value: Any) -> Any:
+    """A coordinate rounded to an integer, halves away from zero; kept to what an integer holds."""
+    return tirx.round(tirx.min(tirx.max(value, -(2.0**24)), 2.0**24)).astype("int32")
