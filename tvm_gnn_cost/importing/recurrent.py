@@ -1,0 +1,311 @@
+"""Writes LSTM, GRU and RNN step by step, in primitive operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_gnn_cost.importing.graph import Tensor
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
+
+#: Operator -> number of gates, and the activations of the gates and of what enters and leaves the state.
+_OPERATORS = {"LSTM": (4, ("Sigmoid", "Tanh", "Tanh")), "GRU": (3, ("Sigmoid", "Tanh")), "RNN": (1, ("Tanh",))}
+
+#: For each direction, whether it goes through the steps from the last to the first.
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+#: Activation -> the defaults of its parameters alpha and beta, for those that have some.
+_PARAMETERS: dict[str, tuple[float, ...]] = {
+    "affine": (1.0, 0.0),
+    "elu": (1.0,),
+    "hardsigmoid": (0.2, 0.5),
+    "leakyrelu": (0.01,),
+    "scaledtanh": (1.0, 1.0),
+    "thresholdedrelu": (1.0,),
+}
+
+#: Activations that are operators of the same meaning.
+_SIMPLE = {one.lower(): one for one in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")}
+
+#: Steps that may be written out at most.
+_MOST = 2048
+
+#: The version of ONNX's operators that steps are written in.
+_OPSET = 18
+
+_Activation = Callable[[Value], Any]
+
+
+def recurrent(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``LSTM``, ``GRU`` and ``RNN``."""
+    with simplifier.at_opset(_OPSET):
+        return _Layer(simplifier, call).outputs()
+
+
+class _Layer:
+    """One recurrent operator.
+
+    Args:
+        simplifier: Takes the operators that are written.
+        call: The operator.
+    """
+
+    def __init__(self, simplifier: Simplifier, call: Call) -> None:
+        self.simplifier, self.call = simplifier, call
+        self.operator = call.node.op_type
+        self.gates, self.defaults = _OPERATORS[self.operator]
+        direction = call.attributes.get("direction", "forward")
+        if direction not in _DIRECTIONS:
+            raise Refused(f"its direction '{direction}' is unknown")
+        self.directions = _DIRECTIONS[direction]
+        self.has_batch_first = bool(call.attributes.get("layout", 0))
+        x, weights = _tensor(call, 0, "input"), _tensor(call, 2, "recurrent weights")
+        self.dtype, self.hidden = x.dtype, int(weights.shape[-1])
+        self.x = self.emit("Transpose", x, perm=[1, 0, 2]) if self.has_batch_first else x
+        self.steps, self.batch, self.features = (int(one) for one in self.x.shape)
+        if not 0 < self.steps <= _MOST:
+            raise Refused(f"it has {self.steps} steps, and 1 to {_MOST} can be written out")
+        self.clip = call.attributes.get("clip")
+        self.activations = self._activations()
+        self.masks = self._masks()
+
+    def emit(self, operator: str, *inputs: Value, outputs: int = 1, **attributes: Any) -> Any:
+        """Adds an operator."""
+        return self.simplifier.emit(operator, *inputs, outputs=outputs, name=self.call.name, **attributes)
+
+    def outputs(self) -> Sequence[Value]:
+        """The states after all steps, the last ones, and the last cells."""
+        rows = self.gates * self.hidden
+        of_input, of_state = self._biases()
+        # The input's share of the gates is one product, of all steps and directions.
+        flat = self.reshaped(self.x, (self.steps * self.batch, self.features))
+        weights = self.reshaped(self.call.input(1), (len(self.directions) * rows, self.features))
+        product = self.emit("MatMul", flat, self.emit("Transpose", weights, perm=[1, 0]))
+        if of_input is not None:
+            product = self.emit("Add", product, self.reshaped(of_input, (len(self.directions) * rows,)))
+        states, cells, sequences = [], [], []
+        for number, backwards in enumerate(self.directions):
+            direction = _Direction(self, number, None if of_state is None else self.of_direction(of_state, number))
+            state, cell = self._initial(5, number), self._initial(6, number)
+            found: list[Value] = [None] * self.steps
+            for step in range(self.steps)[:: -1 if backwards else 1]:
+                share = self.cut(product, 0, step * self.batch, (step + 1) * self.batch)
+                share = self.cut(share, 1, number * rows, (number + 1) * rows)
+                new, changed = direction.step(share, state, cell)
+                # What is behind a sequence's end is zero, and its state stays as it was.
+                found[step] = self.masked(step, new, np.zeros((self.batch, self.hidden), self.dtype))
+                state = self.masked(step, new, state)
+                cell = None if changed is None else self.masked(step, changed, cell)
+            sequences.append(self.joined(found, 0))
+            states.append(state)
+            cells.append(cell)
+        return self._arranged(sequences, states, cells)
+
+    def _arranged(self, sequences: list[Any], states: list[Any], cells: list[Any]) -> Sequence[Value]:
+        """Outputs in the sizes that the operator has them."""
+        shape = (self.steps, 1, self.batch, self.hidden)
+        every = self.joined([self.reshaped(one, shape) for one in sequences], 1)
+        last: list[Any] = [self.joined([self.reshaped(one, (1, *one.shape)) for one in states], 0), None]
+        if self.operator == "LSTM":
+            last[1] = self.joined([self.reshaped(one, (1, *one.shape)) for one in cells], 0)
+        if self.has_batch_first:
+            every = self.emit("Transpose", every, perm=[2, 0, 1, 3])
+            last = [None if one is None else self.emit("Transpose", one, perm=[1, 0, 2]) for one in last]
+        return [every, *last]
+
+    def _initial(self, position: int, number: int) -> Any:
+        """The state or the cell [batch, hidden] that a direction begins with."""
+        if self.operator != "LSTM" and position == 6:
+            return None
+        given = self.call.input(position)
+        if given is None:
+            return np.zeros((self.batch, self.hidden), self.dtype)
+        if self.has_batch_first:
+            given = self.emit("Transpose", given, perm=[1, 0, 2])
+        return self.of_direction(given, number)
+
+    def _biases(self) -> tuple[Any, Any]:
+        """The biases [directions, rows] that are added to the input's product, and those of the state's alone."""
+        given, rows = self.call.input(3), self.gates * self.hidden
+        if given is None:
+            return None, None
+        first, second = self.cut(given, 1, 0, rows), self.cut(given, 1, rows, 2 * rows)
+        if self.operator != "GRU" or not self.call.attributes.get("linear_before_reset"):
+            return self.emit("Add", first, second), None
+        # Only the candidate's bias is not simply added: the reset gate comes first.
+        zeros = np.zeros((1, self.hidden), self.dtype)
+        kept = np.concatenate([zeros, zeros, zeros + 1], 1)
+        return self.emit("Add", first, self.emit("Mul", second, 1 - kept)), self.emit("Mul", second, kept)
+
+    def _masks(self) -> list[Value]:
+        """For each step, whether it is one of each sequence [batch, 1]; None where all are long enough."""
+        lengths = self.call.input(4)
+        if lengths is None:
+            return [None] * self.steps
+        if isinstance(lengths, np.ndarray):
+            return [None if (lengths > one).all() else lengths.reshape(-1, 1) > one for one in range(self.steps)]
+        column = self.reshaped(lengths, (self.batch, 1))
+        return [self.emit("Greater", column, np.array(one, np.int32)) for one in range(self.steps)]
+
+    def masked(self, step: int, new: Any, old: Any) -> Any:
+        """The new value of sequences that go on to a step, the old one of the others."""
+        mask = self.masks[step]
+        if mask is None:
+            return new
+        if isinstance(mask, np.ndarray) and not mask.any():
+            return old
+        return self.emit("Where", mask, new, old)
+
+    def _activations(self) -> list[list[_Activation]]:
+        """The activations of each direction; each takes its parameters in turn."""
+        count, attributes = len(self.defaults), self.call.attributes
+        names = attributes.get("activations") or self.defaults * len(self.directions)
+        given = [list(attributes.get(one) or ()) for one in ("activation_alpha", "activation_beta")]
+        found = []
+        for name in names:
+            defaults = _PARAMETERS.get(name.lower(), ())
+            values = [
+                rest.pop(0) if rest else default for default, rest in zip(defaults, given[: len(defaults)], strict=True)
+            ]
+            found.append(self._activation(name, *values))
+        # RNN's default has two, for two directions.
+        if len(found) < count * len(self.directions):
+            raise Refused(f"it has {len(found)} activations and needs {count * len(self.directions)}")
+        return [found[number * count :][:count] for number in range(len(self.directions))]
+
+    def _activation(self, name: str, alpha: float = 0.0, beta: float = 0.0) -> _Activation:
+        """An activation with its parameters; what goes in is clipped if the operator says so."""
+        low = name.lower()
+        if low not in _SIMPLE and low not in _PARAMETERS:
+            raise Refused(f"its activation '{name}' is unknown")
+
+        def apply(value: Value) -> Any:
+            if low in _SIMPLE:
+                return self.emit(_SIMPLE[low], value)
+            if low == "affine":
+                return self.emit("Add", self.emit("Mul", value, self.number(alpha)), self.number(beta))
+            if low == "scaledtanh":
+                inner = self.emit("Tanh", self.emit("Mul", value, self.number(beta)))
+                return self.emit("Mul", inner, self.number(alpha))
+            if low == "hardsigmoid":
+                return self.emit("HardSigmoid", value, alpha=alpha, beta=beta)
+            operators = {"elu": "Elu", "leakyrelu": "LeakyRelu", "thresholdedrelu": "ThresholdedRelu"}
+            return self.emit(operators[low], value, alpha=alpha)
+
+        return apply
+
+    def clipped(self, value: Any) -> Any:
+        """A value within the operator's bounds."""
+        if not self.clip:
+            return value
+        return self.emit("Clip", value, self.number(-self.clip), self.number(self.clip))
+
+    def number(self, value: float) -> Any:
+        """A scalar of the layer's type."""
+        return np.array(value, self.dtype)
+
+    def of_direction(self, value: Any, number: int) -> Any:
+        """One direction's part of a tensor whose first axis is the direction."""
+        return self.reshaped(self.cut(value, 0, number, number + 1), value.shape[1:])
+
+    def cut(self, value: Any, axis: int, start: int, end: int) -> Any:
+        """A part along an axis; the value itself if it is all of it."""
+        if start == 0 and end == value.shape[axis]:
+            return value
+        return self.emit("Slice", value, np.array([start]), np.array([end]), np.array([axis]))
+
+    def reshaped(self, value: Any, shape: Sequence[int]) -> Any:
+        """The same elements in other sizes."""
+        return value if value.shape == tuple(shape) else self.emit("Reshape", value, np.array(shape, np.int64))
+
+    def joined(self, values: list[Any], axis: int) -> Any:
+        """Values one after the other."""
+        return values[0] if len(values) == 1 else self.emit("Concat", *values, axis=axis)
+
+
+class _Direction:
+    """The steps of one direction of a layer.
+
+    Args:
+        layer: The layer.
+        number: Of the direction.
+        bias: What is added to the state's product [rows]; None if nothing is.
+    """
+
+    def __init__(self, layer: _Layer, number: int, bias: Any) -> None:
+        self.layer, self.bias = layer, bias
+        weights = layer.of_direction(layer.call.input(2), number)
+        self.weights = layer.emit("Transpose", weights, perm=[1, 0])
+        self.activations = layer.activations[number]
+        self.peepholes: list[Any] = [None] * 3
+        if layer.operator == "LSTM" and layer.call.input(7) is not None:
+            row = layer.of_direction(layer.call.input(7), number)
+            self.peepholes = [layer.cut(row, 0, one * layer.hidden, (one + 1) * layer.hidden) for one in range(3)]
+        kinds: Mapping[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
+            "LSTM": self._lstm,
+            "GRU": self._gru,
+            "RNN": self._rnn,
+        }
+        self.step = kinds[layer.operator]
+
+    def _of_state(self, state: Any, start: int, end: int) -> Any:
+        """The state's share of the gates from ``start`` to ``end``."""
+        hidden = self.layer.hidden
+        weights = self.layer.cut(self.weights, 1, start * hidden, end * hidden)
+        return self.layer.emit("MatMul", state, weights)
+
+    def _gate(self, together: Any, number: int) -> Any:
+        hidden = self.layer.hidden
+        return self.layer.cut(together, 1, number * hidden, (number + 1) * hidden)
+
+    def _active(self, place: int, value: Any, cell: Any = None, peephole: int = 0) -> Any:
+        """A gate: with what it sees of the cell, clipped, and activated."""
+        weights = self.peepholes[peephole]
+        if cell is not None and weights is not None:
+            value = self.layer.emit("Add", value, self.layer.emit("Mul", weights, cell))
+        return self.activations[place](self.layer.clipped(value))
+
+    def _lstm(self, share: Any, state: Any, cell: Any) -> tuple[Any, Any]:
+        emit = self.layer.emit
+        total = emit("Add", share, self._of_state(state, 0, 4))
+        i = self._active(0, self._gate(total, 0), cell, 0)
+        if self.layer.call.attributes.get("input_forget"):
+            f = emit("Sub", self.layer.number(1), i)
+        else:
+            f = self._active(0, self._gate(total, 2), cell, 2)
+        candidate = self._active(1, self._gate(total, 3))
+        cell = emit("Add", emit("Mul", f, cell), emit("Mul", i, candidate))
+        o = self._active(0, self._gate(total, 1), cell, 1)
+        return emit("Mul", o, self._active(2, cell)), cell
+
+    def _gru(self, share: Any, state: Any, _: Any) -> tuple[Any, Any]:
+        emit = self.layer.emit
+        if self.layer.call.attributes.get("linear_before_reset"):
+            product = self._of_state(state, 0, 3)
+            if self.bias is not None:
+                product = emit("Add", product, self.bias)
+            total = emit("Add", share, product)
+            z, r = (self._active(0, self._gate(total, one)) for one in (0, 1))
+            rest = emit("Mul", r, self._gate(product, 2))
+        else:
+            total = emit("Add", self.layer.cut(share, 1, 0, 2 * self.layer.hidden), self._of_state(state, 0, 2))
+            z, r = (self._active(0, self._gate(total, one)) for one in (0, 1))
+            rest = self._of_state(emit("Mul", r, state), 2, 3)
+        new = self._active(1, emit("Add", self._gate(share, 2), rest))
+        return emit("Add", new, emit("Mul", z, emit("Sub", state, new))), None
+
+    def _rnn(self, share: Any, state: Any, _: Any) -> tuple[Any, Any]:
+        return self._active(0, self.layer.emit("Add", share, self._of_state(state, 0, 1))), None
+
+
+def _tensor(call: Call, position: int, meaning: str) -> Any:
+    value = call.input(position)
+    if not isinstance(value, Tensor | np.ndarray) or len(value.shape) != 3:
+        raise Refused(f"its {meaning} has not three axes")
+    return value
+
+
+#: How each operator is written out.
+EXPANSIONS: dict[str, Expansion] = dict.fromkeys(_OPERATORS, recurrent)
