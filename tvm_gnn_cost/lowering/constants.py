@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
@@ -14,6 +17,11 @@ def rearrange_constants(mod: tvm.IRModule) -> tvm.IRModule:
     rearranging = _Rearranging(mod)
     rearranging.builder_.update_func(mod.get_global_var("main"), rearranging.visit_expr(mod["main"]))
     return relax.transform.DeadCodeElimination()(rearranging.builder_.get())
+
+
+def constant(values: npt.NDArray[Any], dtype: str) -> GenericConst:
+    """A constant of Relax."""
+    return relax.const(np.ascontiguousarray(values).reshape(values.shape), dtype)
 
 
 @mutator

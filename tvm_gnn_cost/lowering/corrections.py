@@ -20,6 +20,7 @@ def correct(mod: tvm.IRModule) -> tvm.IRModule:
         ("relax.nn.layer_norm", 3, _layer_norm),
         ("relax.shape_to_tensor", 1, _shape_to_tensor),
         ("relax.clip", 3, _clip),
+        ("relax.nn.pixel_shuffle", 1, _pixel_shuffle),
     ):
         main = _rewrite(main, operator, operands, rewritten)
     mod = mod.clone()
@@ -61,10 +62,25 @@ def _shape_to_tensor(call: relax.Call) -> relax.Expr:
     return relax.const(np.array([int(size) for size in sizes]), "int64")
 
 
+def _pixel_shuffle(call: relax.Call) -> relax.Expr:
+    """In its parts: TVM cannot lower it."""
+    *batch, channels, height, width = (int(size) for size in call.args[0].ty.shape)
+    factor = int(call.attrs.upscale_factor)
+    first, size = len(batch), channels // factor**2
+    parts = relax.op.reshape(call.args[0], [*batch, size, factor, factor, height, width])
+    order = [*range(first + 1), first + 3, first + 1, first + 4, first + 2]
+    return relax.op.reshape(relax.op.permute_dims(parts, order), [*batch, size, height * factor, width * factor])
+
+
 def _clip(call: relax.Call) -> relax.Expr:
-    """As minimum and maximum: ``ConvertLayout`` does not know clip, and each ReLU6 would lie between two transposes."""
+    """As minimum and maximum, as others write it: a network has the same tasks whoever exported it.
+
+    Integers stay: a bound may be one that no floating point number is.
+    """
     value, low, high = call.args
     dtype = str(call.ty.dtype)
+    if "float" not in dtype:
+        return call
     return relax.op.minimum(
         relax.op.maximum(value, relax.const(_number(low), dtype)), relax.const(_number(high), dtype)
     )

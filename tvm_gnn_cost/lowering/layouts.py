@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.ir.expr import GenericConst
 
-from tvm_gnn_cost.lowering.constants import rearrange_constants
+from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
+from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_of
+from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
 from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.winograd import use_winograd
+
+#: The convolutions that TVM lowers in NHWC: a transposed one it does not.
+_CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
 def legalize(mod: tvm.IRModule, *, winograd: bool = False) -> tvm.IRModule:
@@ -21,12 +29,9 @@ def legalize(mod: tvm.IRModule, *, winograd: bool = False) -> tvm.IRModule:
     """
     passes: list[Callable[[tvm.IRModule], tvm.IRModule]] = [
         relax.transform.DecomposeOpsForInference(),
-        relax.transform.CanonicalizeBindings(),
-        # TVM cannot lower a transposed convolution in NHWC, and would take that over from its neighbours.
-        relax.transform.ConvertLayout(
-            {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NCHW", "IOHW"]}
-        ),
         rearrange_constants,
+        relax.transform.CanonicalizeBindings(),
+        convert_layouts,
         *([use_winograd] if winograd else []),
         relax.get_pipeline("zero"),
         free_weights,
@@ -34,3 +39,249 @@ def legalize(mod: tvm.IRModule, *, winograd: bool = False) -> tvm.IRModule:
     for one in passes:
         mod = one(mod)
     return mod
+
+
+def convert_layouts(mod: tvm.IRModule) -> tvm.IRModule:
+    """Gives convolutions their channels last, and what lies between them too where that saves transposes.
+
+    Every operator that this pass does not know stays as it is. TVM's own pass, ``ConvertLayout``, refuses a network
+    with one of many operators, and puts transposes around others.
+
+    Args:
+        mod: A module in Relax's operators; one without a convolution is returned as it is.
+    """
+    names = [var for var, function in mod.functions_items() if _is_network(function)]
+    if not names:
+        return mod
+    flat = relax.transform.ToNonDataflow()(mod)
+    for var in names:
+        flat.update_func(var, _Conversion(flat[var]).converted())
+    for one in (
+        relax.transform.ConvertToDataflow(1),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination([var.name_hint for var in names]),
+    ):
+        flat = one(flat)
+    mod = mod.clone()
+    for var in names:
+        mod.update_func(mod.get_global_var(var.name_hint), flat[var.name_hint])
+    return mod
+
+
+def _is_network(function: Any) -> bool:
+    """Whether a function has a convolution in its own operators; not one that is made for another compiler."""
+    if not isinstance(function, relax.Function) or not isinstance(function.body, relax.SeqExpr):
+        return False
+    if any(function.attrs and name in function.attrs for name in ("Primitive", "Composite", "Codegen")):
+        return False
+    values = (binding.value for block in function.body.blocks for binding in block.bindings)
+    return any(isinstance(value, relax.Call) and getattr(value.op, "name", "") in _CONVOLUTIONS for value in values)
+
+
+class _Conversion:
+    """Rewrites a function without dataflow blocks.
+
+    Each variable keeps its name for its own form: an operator that stays as it is needs no change, only that the
+    variables that it reads are bound before it. Any other form of a variable is bound once.
+    """
+
+    def __init__(self, function: relax.Function) -> None:
+        self.function = function
+        self.old = [binding for block in function.body.blocks for binding in block.bindings]
+        self.steps = self._steps()
+        self.converted_steps = self._choose()
+        self.bindings: list[Any] = []
+        self.builder = relax.BlockBuilder()
+        #: The forms in which each variable is there; () stands for its own.
+        self.there: dict[Any, dict[Form, Any]] = {}
+        self.unbound: set[Any] = set()
+        self.permuted: dict[Any, tuple[Any, Form]] = {}
+        self.constants: dict[tuple[Any, Form], Any] = {}
+
+    def _steps(self) -> list[Step | None]:
+        """How each binding is computed in another form, if it can be."""
+        forms, found = Forms(), list[Step | None]()
+        for binding in self.old:
+            for variable in relax.analysis.free_vars(binding.value):
+                forms.readers.setdefault(variable, []).append(binding.value)
+        for binding in self.old:
+            variable, value = binding.var, binding.value
+            step = forms.step(variable, value) if isinstance(binding, relax.VarBinding) else None
+            if step is not None and not step.reads and not step.always:
+                step = None
+            if step is not None:
+                if step.gives is not None:
+                    forms.given[variable] = step.gives
+                name = getattr(getattr(value, "op", None), "name", "")
+                if name in _CONVOLUTIONS or any(
+                    one in forms.near and forms.given.get(one) == form for one, form in step.reads
+                ):
+                    forms.near.add(variable)
+            forms.bound[variable] = value
+            found.append(step)
+        return found
+
+    def _choose(self) -> list[bool]:
+        """For each binding, whether it is computed in the other form: so that all transposes together move least."""
+        cut = Cut()
+        nodes = [cut.node() for _ in self.old]
+        producers = {binding.var: number for number, binding in enumerate(self.old)}
+        as_it_is: dict[Any, list[int]] = {}
+        in_form: dict[tuple[Any, Form], list[int]] = {}
+        for binding, step, node in zip(self.old, self.steps, nodes, strict=True):
+            if step is None or step.always:
+                cut.fix(node, first=step is not None)
+            for variable, form in step.reads if step else ():
+                in_form.setdefault((variable, form), []).append(node)
+                if not (step and step.always):
+                    as_it_is.setdefault(variable, []).append(node)
+            for variable in step.others if step else relax.analysis.free_vars(binding.value):
+                as_it_is.setdefault(variable, []).append(cut.SECOND)
+        for variable in relax.analysis.free_vars(self.function.body.body):
+            as_it_is.setdefault(variable, []).append(cut.SECOND)
+        # A value is brought to another form once, however many operators read it there.
+        for variable, readers in as_it_is.items():
+            number = producers.get(variable)
+            made = None if number is None else self.steps[number]
+            if number is not None and made is not None and made.gives is not None:
+                either = cut.node()
+                cut.arc(nodes[number], either, self._cost(variable, made.gives, made))
+                for reader in readers:
+                    cut.arc(either, reader, FORBIDDEN)
+        for (variable, form), readers in in_form.items():
+            number = producers.get(variable)
+            made = None if number is None else self.steps[number]
+            either = cut.node()
+            for reader in readers:
+                cut.arc(reader, either, FORBIDDEN)
+            so = number is not None and made is not None and made.gives == form
+            cut.arc(
+                either, nodes[number] if so and number is not None else cut.SECOND, self._cost(variable, form, made)
+            )
+        first = cut.first_side()
+        return [node in first for node in nodes]
+
+    def _cost(self, variable: Any, form: Form, step: Step | None) -> int:
+        """What it costs to bring a variable to a form or back."""
+        shape = shape_of(variable)
+        if shape is None:
+            return FORBIDDEN
+        shape = [1] * (len(form) - len(shape)) + shape
+        if kept_in_order(shape, form):
+            return 1
+        # An elementwise operator behind a product belongs to it: the transpose comes after.
+        return (4 if step is not None and step.elementwise else 5) * max(1, math.prod(shape))
+
+    def converted(self) -> relax.Function:
+        """The function with the chosen forms."""
+        for binding, step, chosen in zip(self.old, self.steps, self.converted_steps, strict=True):
+            if step is None or not chosen:
+                for variable in relax.analysis.free_vars(binding.value):
+                    self._own(variable)
+                self._bind(binding)
+                continue
+            for variable in step.others:
+                self._own(variable)
+            value = step.emit(self)
+            if not isinstance(value, relax.Var):
+                value = self.emit(value, binding.var.name)
+            self.there[binding.var] = {() if step.gives is None else step.gives: value}
+            self.unbound.add(binding.var)
+        for variable in relax.analysis.free_vars(self.function.body.body):
+            self._own(variable)
+        body = relax.SeqExpr([relax.BindingBlock(self.bindings)], self.function.body.body)
+        old = self.function
+        return relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
+
+    def emit(self, value: Any, name: str = "lv") -> Any:
+        """Binds a call to a new variable."""
+        value = self.builder.normalize(value)
+        variable = relax.Var(name, value.ty)
+        self._bind(relax.VarBinding(variable, value))
+        return variable
+
+    def at(self, value: Any, form: Form) -> Any:
+        """A value in a form; one of a lower rank than the form's gets leading axes of size 1."""
+        if not isinstance(value, relax.Var):
+            return self._constant(value, form)
+        if isinstance(value.ty, relax.TensorType) and not value.ty.ndim:
+            self._own(value)
+            return value
+        there = self.there.setdefault(value, {})
+        if form not in there:
+            there[form] = self._brought(value, form)
+        return there[form]
+
+    def _brought(self, variable: Any, form: Form) -> Any:
+        """A variable in a form that it does not have yet."""
+        shape = shape_of(variable)
+        there = self.there[variable]
+        if () in there or variable not in self.unbound:
+            source, permutation = there.get((), variable), form
+        else:
+            given, source = next(iter(there.items()))
+            if len(given) < len(form):
+                self._own(variable)
+                source, permutation = variable, form
+            else:
+                permutation = tuple(given.index(axis) for axis in form)
+        shape = shape_of(source)
+        assert shape is not None, variable
+        if len(shape) < len(form):
+            shape = [1] * (len(form) - len(shape)) + shape
+            if not kept_in_order(shape, permutation):
+                source = self.emit(relax.op.reshape(source, shape))
+        return self._rearranged(source, shape, permutation)
+
+    def _rearranged(self, source: Any, shape: Sequence[int], permutation: Form) -> Any:
+        """The permuted value; of a value that is permuted already, both permutations at once."""
+        while source in self.permuted and source.ty.ndim == len(permutation):
+            source, inner = self.permuted[source]
+            permutation = tuple(inner[axis] for axis in permutation)
+            shape = shape_of(source) or shape
+        if permutation == tuple(range(len(permutation))) and source.ty.ndim == len(permutation):
+            return source
+        if kept_in_order(shape, permutation):
+            return self.emit(relax.op.reshape(source, [shape[axis] for axis in permutation]))
+        return self.emit(relax.op.permute_dims(source, permutation))
+
+    def _own(self, variable: Any) -> None:
+        """Binds a variable itself, if only other forms of it are there."""
+        if variable not in self.unbound:
+            return
+        self.unbound.remove(variable)
+        there = self.there[variable]
+        if () in there:
+            value = there[()]
+        else:
+            given, source = next(iter(there.items()))
+            inverse = tuple(given.index(axis) for axis in range(len(given)))
+            shape = shape_of(source)
+            assert shape is not None, variable
+            value = self._rearranged(source, shape, inverse)
+        there[()] = variable
+        self._bind(relax.VarBinding(variable, value))
+
+    def _bind(self, binding: Any) -> None:
+        self.bindings.append(binding)
+        value = binding.value
+        if isinstance(value, relax.Var) and isinstance(value.ty, relax.TensorType):
+            self.permuted[binding.var] = (value, tuple(range(value.ty.ndim)))
+        elif isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.permute_dims":
+            rank = value.ty.ndim
+            axes = range(rank)[::-1] if value.attrs.axes is None else [int(axis) % rank for axis in value.attrs.axes]
+            if isinstance(value.args[0], relax.Var):
+                self.permuted[binding.var] = (value.args[0], tuple(axes))
+
+    def _constant(self, value: Any, form: Form) -> Any:
+        """A constant in a form."""
+        if not isinstance(value, GenericConst):
+            raise TypeError(f"no constant: {value}")
+        if not value.ty.ndim:
+            return value
+        key = (value, form)
+        if key not in self.constants:
+            array = value.value.numpy()
+            array = array.reshape((1,) * (len(form) - array.ndim) + array.shape).transpose(form)
+            self.constants[key] = constant(array, str(value.ty.dtype))
+        return self.constants[key]

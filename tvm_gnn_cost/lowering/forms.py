@@ -1,0 +1,517 @@
+"""The forms of a value, and how each operator computes on values in another form.
+
+A form is a permutation of a value's axes: (0, 2, 3, 1) of a picture (N, C, H, W) is (N, H, W, C), its channels last.
+``None`` stands for the form that the network itself gives a value. :mod:`~tvm_gnn_cost.lowering.layouts` chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import tvm
+from tvm import relax
+
+Form = tuple[int, ...]
+
+#: Values of these ranks have a form with the channels last.
+_RANKS = (3, 4, 5)
+
+
+def channels_last(rank: int) -> Form:
+    """The form with the second axis last.
+
+    >>> channels_last(4)
+    (0, 2, 3, 1)
+    """
+    return (0, *range(2, rank), 1)
+
+
+class Emitter(Protocol):
+    """Makes the values that an operator reads."""
+
+    def at(self, value: Any, form: Form) -> Any:
+        """A value in a form; one of a lower rank than the form's gets leading axes of size 1."""
+
+    def emit(self, value: Any) -> Any:
+        """Binds a call to a new variable."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How an operator is computed on values in other forms."""
+
+    #: The variables that it then reads, and the form of each. All others are read as they are.
+    reads: tuple[tuple[Any, Form], ...]
+    #: The form of the result, or of each field of a tuple.
+    gives: Form | None
+    emit: Callable[[Emitter], Any]
+    #: Variables that it reads as they are.
+    others: tuple[Any, ...] = ()
+    #: Whether it has to be computed so.
+    always: bool = False
+    #: Whether it can be computed in the loops of the operator before it.
+    elementwise: bool = False
+
+
+@dataclass
+class Forms:
+    """What is known of the variables so far."""
+
+    #: The form that a variable may have beside its own.
+    given: dict[Any, Form] = field(default_factory=dict)
+    #: The variables that a convolution's result comes to, in that form.
+    near: set[Any] = field(default_factory=set)
+    #: What the variables are bound to.
+    bound: dict[Any, Any] = field(default_factory=dict)
+    #: The expressions that read each variable.
+    readers: dict[Any, list[Any]] = field(default_factory=dict)
+
+    def of(self, value: Any) -> Form | None:
+        """The form that a value may have beside its own."""
+        form = self.given.get(value) if isinstance(value, relax.Var) else None
+        if form is None and value.ty.ndim in _RANKS:
+            return channels_last(value.ty.ndim)
+        return form
+
+    def common(self, values: Sequence[Any], rank: int) -> Form | None:
+        """One form for several values, if possible one that a convolution's result has."""
+        known = [one for one in values if isinstance(one, relax.Var) and one in self.given and one.ty.ndim == rank]
+        known.sort(key=lambda one: one not in self.near)
+        if known:
+            return self.given[known[0]]
+        return channels_last(rank) if rank in _RANKS else None
+
+    def step(self, variable: Any, value: Any) -> Step | None:
+        """How an expression, bound to a variable, is computed in another form, if it can be."""
+        if isinstance(value, relax.TupleGetItem):
+            return _item(value, self)
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+            return None
+        if value.op.name == "relax.permute_dims":
+            return _permute(variable, value, self)
+        rule = _RULES.get(value.op.name)
+        return None if rule is None else rule(value, self)
+
+
+def shape_of(value: Any) -> list[int] | None:
+    """The sizes of a tensor, if all are known."""
+    if not isinstance(value.ty, relax.TensorType) or not isinstance(value.ty.shape, relax.ShapeExpr):
+        return None
+    sizes = value.ty.shape.values
+    return [int(size) for size in sizes] if all(isinstance(size, tvm.tirx.IntImm) for size in sizes) else None
+
+
+def kept_in_order(shape: Sequence[int], form: Form) -> bool:
+    """Whether a form moves axes of size 1 alone, so that a reshape makes it.
+
+    >>> kept_in_order([1, 16, 1, 1], (0, 2, 3, 1)), kept_in_order([1, 16, 4, 4], (0, 2, 3, 1))
+    (True, False)
+    """
+    order = [axis for axis in form if shape[axis] != 1]
+    return order == sorted(order)
+
+
+def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | None:
+    """The form of a reshape's result, if the reshape of a value in ``form`` has all elements where it belongs.
+
+    The axes that are split or merged must lie side by side in ``form``. The result is the identity where the reshape
+    gives the result in its own form.
+
+    >>> reshaped([1, 16, 4, 4], [1, 16, 16], (0, 2, 3, 1))
+    (0, 2, 1)
+    >>> reshaped([1, 16, 1, 1], [1, 16], (0, 2, 3, 1))
+    (0, 1)
+    >>> reshaped([1, 16, 4, 4], [1, 2, 8, 4, 4], (0, 2, 3, 1))
+    (0, 3, 4, 1, 2)
+    >>> reshaped([1, 16, 4, 4], [4, 64], (0, 2, 3, 1)) is None
+    True
+    """
+    groups = _groups(shape, target)
+    if groups is None:
+        return None
+    order = [axis for axis in form if shape[axis] != 1]
+    found: list[int] = []
+    while order:
+        sources, targets = next(group for group in groups if order[0] in group[0])
+        if order[: len(sources)] != sources:
+            return None
+        found, order = found + targets, order[len(sources) :]
+    rank = len(target)
+    if rank in _RANKS and [axis for axis in channels_last(rank) if target[axis] != 1] == found:
+        # Where the picture has one row, or one pixel, both are right.
+        return channels_last(rank) if found != sorted(found) else tuple(range(rank))
+    return (
+        (*(axis for axis in range(rank) if target[axis] == 1), *found) if found != sorted(found) else tuple(range(rank))
+    )
+
+
+def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+    """The smallest sets of axes that a reshape takes to each other; without those of size 1."""
+    if 0 in shape or 0 in target or math.prod(shape) != math.prod(target):
+        return None
+    sources = [axis for axis, size in enumerate(shape) if size != 1]
+    targets = [axis for axis, size in enumerate(target) if size != 1]
+    found = []
+    while sources:
+        group: tuple[list[int], list[int]] = ([sources.pop(0)], [targets.pop(0)])
+        while (here := math.prod(shape[one] for one in group[0])) != (
+            there := math.prod(target[one] for one in group[1])
+        ):
+            if here < there:
+                group[0].append(sources.pop(0))
+            else:
+                group[1].append(targets.pop(0))
+        found.append(group)
+    return found
+
+
+def with_attributes(call: Any, arguments: Sequence[Any], **changes: Any) -> Any:
+    """A call of the same operator with other arguments, and with some attributes changed."""
+    attributes = call.attrs
+    if changes:
+        names = [one.name for one in type(attributes).__tvm_ffi_type_info__.fields]
+        key = type(attributes).__tvm_ffi_type_info__.type_key
+        attributes = tvm.ir.make_node(key, **({name: getattr(attributes, name) for name in names} | changes))
+    return relax.Call(call.op, list(arguments), attributes)
+
+
+def _variables(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(value for value in values if isinstance(value, relax.Var))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value.ty, relax.TensorType)
+
+
+def _fields(value: Any, forms: Forms) -> list[Any] | None:
+    """The fields of a tuple of tensors that is written down."""
+    while isinstance(value, relax.Var) and value in forms.bound:
+        value = forms.bound[value]
+    return list(value.fields) if isinstance(value, relax.Tuple) else None
+
+
+def _moved(axis: int, form: Form) -> int:
+    """Where an axis of a value lies in a form."""
+    return form.index(axis % len(form))
+
+
+def _elementwise(call: Any, forms: Forms) -> Step | None:
+    """Operators on elements of the same place, with broadcasting."""
+    tensors = [one for one in call.args if _is_tensor(one)]
+    form = forms.common(tensors, call.ty.ndim) if _is_tensor(call) else None
+    if form is None or shape_of(call) is None or any(shape_of(one) is None for one in tensors):
+        return None
+
+    def emit(emitter: Emitter) -> Any:
+        return relax.Call(call.op, [emitter.at(one, form) if _is_tensor(one) else one for one in call.args], call.attrs)
+
+    read = tuple((one, form) for one in _variables(tensors))
+    others = _variables(one for one in call.args if not _is_tensor(one))
+    return Step(read, form, emit, others, elementwise=True)
+
+
+def _single(
+    call: Any,
+    forms: Forms,
+    arguments: Callable[[Form], Sequence[Any]] | None = None,
+    attributes: Callable[[Form], dict[str, Any]] | None = None,
+    gives: Callable[[Form], Form | None] = lambda form: form,
+    elementwise: bool = False,
+) -> Step | None:
+    """Operators whose first operand has a form, and whose other ones stay as they are.
+
+    Args:
+        call: The call.
+        forms: What is known so far.
+        arguments: The other arguments for a form; those that it has if there is no function.
+        attributes: The attributes that change for a form.
+        gives: The form of the result; the identity for its own.
+        elementwise: Whether it can be computed in the loops of the operator before it.
+    """
+    value = call.args[0]
+    if not isinstance(value, relax.Var) or shape_of(value) is None:
+        return None
+    form = forms.of(value)
+    given = None if form is None else gives(form)
+    if form is None or given is None:
+        return None
+    rest = call.args[1:] if arguments is None else arguments(form)
+    changes = {} if attributes is None else attributes(form)
+
+    def emit(emitter: Emitter) -> Any:
+        return with_attributes(call, [emitter.at(value, form), *rest], **changes)
+
+    identity = given == tuple(range(len(given)))
+    return Step(((value, form),), None if identity else given, emit, _variables(rest), elementwise=elementwise)
+
+
+def _along_axis(call: Any, forms: Forms) -> Step | None:
+    """Operators with an attribute ``axis`` that keep the number of axes."""
+    if call.attrs.axis is None:
+        return None
+    return _single(call, forms, attributes=lambda form: {"axis": _moved(int(call.attrs.axis), form)})
+
+
+def _in_layout(name: str) -> Callable[[Any, Forms], Step | None]:
+    """Operators with an attribute for the layout of their operand: pooling and resizing."""
+
+    def rule(call: Any, forms: Forms) -> Step | None:
+        layout = str(getattr(call.attrs, name))
+        last = channels_last(len(layout))
+        if layout[:2] != "NC" or str(getattr(call.attrs, "out_layout", layout)) != layout:
+            return None
+        new = "".join(layout[axis] for axis in last)
+        changes = {key: new for key in (name, "out_layout") if hasattr(call.attrs, key)}
+        return _single(call, forms, attributes=lambda _: changes, gives=lambda form: form if form == last else None)
+
+    return rule
+
+
+def _convolution(call: Any, _: Forms) -> Step | None:
+    """Convolutions ask for their channels last, and weights in the order HWIO."""
+    layouts = [str(getattr(call.attrs, name)) for name in ("data_layout", "kernel_layout", "out_layout")]
+    rank = len(layouts[0])
+    spatial = "DHW"[5 - rank :]
+    if layouts != ["NC" + spatial, "OI" + spatial, "NC" + spatial]:
+        return None
+    if any(shape_of(one) is None for one in (call, *call.args)):
+        return None
+    last, kernel = channels_last(rank), (*range(2, rank), 1, 0)
+    changes = {"data_layout": f"N{spatial}C", "kernel_layout": spatial + "IO", "out_layout": f"N{spatial}C"}
+
+    def emit(emitter: Emitter) -> Any:
+        data, weights = call.args
+        return with_attributes(call, [emitter.at(data, last), emitter.at(weights, kernel)], **changes)
+
+    read = tuple((one, form) for one, form in zip(call.args, (last, kernel), strict=True) if isinstance(one, relax.Var))
+    return Step(read, last, emit, always=True)
+
+
+def _reduction(call: Any, forms: Forms) -> Step | None:
+    """Sums, means, maxima and the like over some axes, and the index of the largest element."""
+    value, axes = call.args[0], call.attrs.axis
+    if not _is_tensor(value) or value.ty.ndim < 1:
+        return None
+    single = call.op.name in ("relax.argmax", "relax.argmin")
+    if axes is None:
+        # An index would count the elements in another order.
+        if single:
+            return None
+        over = list(range(value.ty.ndim))
+    else:
+        over = [int(axis) % value.ty.ndim for axis in ([axes] if single else axes)]
+
+    def attributes(form: Form) -> dict[str, Any]:
+        moved = sorted(form.index(axis) for axis in over)
+        return {} if axes is None else {"axis": moved[0] if single else moved}
+
+    def gives(form: Form) -> Form:
+        return form if call.attrs.keepdims else _without(form, over)
+
+    return _single(call, forms, attributes=attributes, gives=gives)
+
+
+def _without(form: Form, dropped: Iterable[int]) -> Form:
+    """A form of a value that has lost some axes.
+
+    >>> _without((0, 2, 3, 1), [2]), _without((0, 2, 3, 1), [2, 3])
+    ((0, 2, 1), (0, 1))
+    """
+    kept = [axis for axis in form if axis not in dropped]
+    return tuple(sorted(kept).index(axis) for axis in kept)
+
+
+def _concat(call: Any, forms: Forms) -> Step | None:
+    """Concatenation along an axis, and stacks along a new first one."""
+    fields = _fields(call.args[0], forms)
+    if not fields or call.attrs.axis is None or any(shape_of(one) is None for one in fields):
+        return None
+    rank = fields[0].ty.ndim
+    form = forms.common(fields, rank)
+    if form is None:
+        return None
+    stacked = call.op.name == "relax.stack"
+    axis = int(call.attrs.axis) % (rank + stacked)
+    if stacked and axis != 0:
+        return None
+
+    def emit(emitter: Emitter) -> Any:
+        values = relax.Tuple([emitter.at(one, form) for one in fields])
+        return with_attributes(call, [values], **({} if stacked else {"axis": form.index(axis)}))
+
+    gives = (0, *(one + 1 for one in form)) if stacked else form
+    return Step(tuple((one, form) for one in _variables(fields)), gives, emit)
+
+
+def _item(item: Any, forms: Forms) -> Step | None:
+    """A field of a tuple that some operator gives in a form."""
+    source = item.tuple_value
+    form = forms.given.get(source) if isinstance(source, relax.Var) else None
+    if form is None:
+        return None
+    return Step(((source, form),), form, lambda emitter: relax.TupleGetItem(emitter.at(source, form), item.index))
+
+
+def _pad(call: Any, forms: Forms) -> Step | None:
+    width = [int(one) for one in call.attrs.pad_width]
+
+    def attributes(form: Form) -> dict[str, Any]:
+        return {"pad_width": [one for axis in form for one in width[2 * axis : 2 * axis + 2]]}
+
+    return _single(call, forms, attributes=attributes)
+
+
+def _strided_slice(call: Any, forms: Forms) -> Step | None:
+    axes = call.args[1]
+    if not isinstance(axes, relax.Tuple) or not all(isinstance(axis, tvm.tirx.IntImm) for axis in axes.fields):
+        return None
+
+    def arguments(form: Form) -> list[Any]:
+        moved = [relax.prim_value(_moved(int(axis), form)) for axis in axes.fields]
+        return [relax.Tuple(moved), *call.args[2:]]
+
+    return _single(call, forms, arguments)
+
+
+def _take(call: Any, forms: Forms) -> Step | None:
+    indices, axis = call.args[1], call.attrs.axis
+    if axis is None or not _is_tensor(indices) or indices.ty.ndim not in (0, 1):
+        return None
+    axis = int(axis) % call.args[0].ty.ndim
+
+    def gives(form: Form) -> Form:
+        return form if indices.ty.ndim else _without(form, [axis])
+
+    return _single(call, forms, attributes=lambda form: {"axis": form.index(axis)}, gives=gives)
+
+
+def _norm(call: Any, forms: Forms) -> Step | None:
+    """Normalizations over axes that they name; their weights are along one axis. TVM lowers no other RMS norm."""
+    names = [name for name in ("axes", "channel_axis") if hasattr(call.attrs, name)]
+    over = [int(axis) for axis in call.attrs.axes]
+    if "channel_axis" not in names and len(over) > 1:
+        return None
+
+    def attributes(form: Form) -> dict[str, Any]:
+        changes: dict[str, Any] = {"axes": sorted(_moved(axis, form) for axis in over)}
+        if "channel_axis" in names:
+            changes["channel_axis"] = _moved(int(call.attrs.channel_axis), form)
+        return changes
+
+    return _single(call, forms, attributes=attributes)
+
+
+def _tile(call: Any, forms: Forms) -> Step | None:
+    repeats = [int(one) for one in call.attrs.repeats]
+    if len(repeats) != call.args[0].ty.ndim:
+        return None
+    return _single(call, forms, attributes=lambda form: {"repeats": [repeats[axis] for axis in form]})
+
+
+def _broadcast_to(call: Any, forms: Forms) -> Step | None:
+    value, shape = call.args[0], shape_of(call)
+    if shape is None or not isinstance(value, relax.Var) or shape_of(value) is None or not value.ty.ndim:
+        return None
+    form = forms.common([value], len(shape))
+    if form is None:
+        return None
+    moved = [shape[axis] for axis in form]
+    return Step(((value, form),), form, lambda emitter: relax.op.broadcast_to(emitter.at(value, form), moved))
+
+
+def _reshape(call: Any, forms: Forms) -> Step | None:
+    """Reshapes, and what is one: squeezed, expanded and flattened values."""
+    shape, target = shape_of(call.args[0]), shape_of(call)
+    if shape is None or target is None:
+        return None
+    value = call.args[0]
+    form = forms.of(value)
+    given = None if form is None else reshaped(shape, target, form)
+    if form is None or given is None or not isinstance(value, relax.Var):
+        return None
+    moved = [target[axis] for axis in given]
+    return Step(
+        ((value, form),),
+        None if given == tuple(range(len(given))) else given,
+        lambda emitter: relax.op.reshape(emitter.at(value, form), moved),
+        elementwise=True,
+    )
+
+
+def _permute(variable: Any, call: Any, forms: Forms) -> Step | None:
+    """A transpose in the network: most often one of its two values is the other in some form, and nothing is done."""
+    value, rank = call.args[0], call.ty.ndim
+    if not isinstance(value, relax.Var) or shape_of(value) is None:
+        return None
+    axes = tuple(range(rank))[::-1] if call.attrs.axes is None else tuple(int(axis) % rank for axis in call.attrs.axes)
+    given = forms.given.get(value) if value in forms.near else None
+    if given is not None and given != axes:
+        between = _between_reshapes(variable, forms)
+        if between is not None:
+            moved = [given.index(axes[axis]) for axis in between]
+            return Step(
+                ((value, given),), between, lambda emitter: relax.op.permute_dims(emitter.at(value, given), moved)
+            )
+    inverse = tuple(axes.index(axis) for axis in range(rank))
+    if given != axes and rank in _RANKS and inverse == channels_last(rank):
+        # What was last becomes the channels, and is last in that form.
+        return Step((), inverse, lambda _: value, (value,), always=True)
+    return Step(((value, axes),), None, lambda emitter: emitter.at(value, axes), always=True)
+
+
+def _between_reshapes(variable: Any, forms: Forms) -> Form | None:
+    """The form in which a variable is reshaped to pictures with the channels last, as where channels are shuffled."""
+    shape = shape_of(variable)
+    if shape is None or len(shape) not in range(4, 8):
+        return None
+    for reader in forms.readers.get(variable, []):
+        target = shape_of(reader) if _is_call(reader, "relax.reshape") else None
+        if target is None or len(target) not in _RANKS:
+            continue
+        for count in range(1, len(shape) - 1):
+            form = (0, *range(count + 1, len(shape)), *range(1, count + 1))
+            if reshaped(shape, target, form) == channels_last(len(target)):
+                return form
+    return None
+
+
+def _is_call(value: Any, name: str) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == name
+
+
+#: Operators on elements of the same place.
+_ELEMENTWISE = (
+    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "log"),
+    *("negative", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),
+    *("astype", "clip", "full_like", "ones_like", "zeros_like", "isfinite", "isinf", "isnan", "where"),
+    *("nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.selu", "nn.leakyrelu", "nn.softplus"),
+    *("add", "subtract", "multiply", "divide", "floor_divide", "mod", "floor_mod", "power", "maximum", "minimum"),
+    *("atan2", "log_add_exp", "equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
+    *("logical_and", "logical_not", "logical_or", "logical_xor"),
+    *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
+)
+
+_RULES: dict[str, Callable[[Any, Forms], Step | None]] = {
+    f"relax.{name}": rule
+    for names, rule in (
+        (_ELEMENTWISE, _elementwise),
+        ([f"nn.conv{n}d" for n in (1, 2, 3)], _convolution),
+        ([f"nn.{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3)], _in_layout("layout")),
+        (["image.resize2d", "image.resize3d"], _in_layout("layout")),
+        (["sum", "mean", "max", "min", "prod", "variance", "std", "argmax", "argmin"], _reduction),
+        (["nn.softmax", "nn.log_softmax", "cumsum", "cumprod", "flip", "repeat", "nn.prelu"], _along_axis),
+        (["quantize", "dequantize", "split"], _along_axis),
+        (["concat", "stack"], _concat),
+        (["nn.layer_norm", "nn.group_norm", "nn.instance_norm"], _norm),
+        (["nn.pad"], _pad),
+        (["strided_slice"], _strided_slice),
+        (["take"], _take),
+        (["tile"], _tile),
+        (["broadcast_to"], _broadcast_to),
+        (["reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten"], _reshape),
+    )
+    for name in names
+}
