@@ -16,13 +16,13 @@ _OPERATORS = {"LSTM": (4, ("Sigmoid", "Tanh", "Tanh")), "GRU": (3, ("Sigmoid", "
 #: For each direction, whether it goes through the steps from the last to the first.
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
-#: Activation -> the defaults of its parameters alpha and beta, for those that have some.
-_PARAMETERS: dict[str, tuple[float, ...]] = {
-    "affine": (1.0, 0.0),
+#: Activation -> the defaults of its parameters alpha and beta, for those that have some; None without a default.
+_PARAMETERS: dict[str, tuple[float | None, ...]] = {
+    "affine": (None, None),
     "elu": (1.0,),
     "hardsigmoid": (0.2, 0.5),
     "leakyrelu": (0.01,),
-    "scaledtanh": (1.0, 1.0),
+    "scaledtanh": (None, None),
     "thresholdedrelu": (1.0,),
 }
 
@@ -169,6 +169,8 @@ class _Layer:
             values = [
                 rest.pop(0) if rest else default for default, rest in zip(defaults, given[: len(defaults)], strict=True)
             ]
+            if None in values:
+                raise Refused(f"its activation '{name}' lacks a parameter")
             found.append(self._activation(name, *values))
         # RNN's default has two, for two directions.
         if len(found) < count * len(self.directions):
@@ -278,7 +280,8 @@ class _Direction:
         candidate = self._active(1, self._gate(total, 3))
         cell = emit("Add", emit("Mul", f, cell), emit("Mul", i, candidate))
         o = self._active(0, self._gate(total, 1), cell, 1)
-        return emit("Mul", o, self._active(2, cell)), cell
+        # The cell itself is not clipped, in ONNX Runtime neither.
+        return emit("Mul", o, self.activations[2](cell)), cell
 
     def _gru(self, share: Any, state: Any, _: Any) -> tuple[Any, Any]:
         emit = self.layer.emit
