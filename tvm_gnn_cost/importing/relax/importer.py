@@ -15,6 +15,7 @@ from tvm_gnn_cost.importing.relax import (  # noqa: F401
     pooling,
     products,
     reductions,
+    resizing,
     scattering,
 )
 from tvm_gnn_cost.importing.relax.convert import to_relax
