@@ -14,6 +14,8 @@ from tvm_gnn_cost.files import (
     append_lines,
     check_file,
     check_folder,
+    check_input_file,
+    check_input_folder,
     drop_broken_last_line,
     keep_first_lines,
     parse_json,
@@ -246,3 +248,18 @@ def test_json_is_parsed(text: str) -> None:
 def test_what_is_no_json_is_a_value_error(text: str | bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_json(text)
+
+
+def test_what_is_not_there_to_be_read_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    check_input_file(file)
+    check_input_folder(tmp_path)
+    with pytest.raises(InputError, match=r"^there is no file .*none$"):
+        check_input_file(tmp_path / "none")
+    with pytest.raises(InputError, match="is a folder; expected a file"):
+        check_input_file(tmp_path)
+    with pytest.raises(InputError, match=r"^there is no folder .*none$"):
+        check_input_folder(tmp_path / "none")
+    with pytest.raises(InputError, match="file is a file; expected a folder"):
+        check_input_folder(file)

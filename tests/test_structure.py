@@ -21,6 +21,7 @@ SHARED_SUITES = {
     "schedulers/test_init.py": "schedulers by name, schedulers/__init__.py",
     "tpugraphs/test_init.py": "the front door of tpugraphs, tpugraphs/__init__.py",
     "cli/test_cut_files.py": "what every command says to a file that is cut",
+    "cli/test_bad_input.py": "what every command says to what is missing or out of range, before it loads torch",
     "cli/test_full_disk.py": "what every command says to a full disk and to misplaced files",
     "cli/test_wheel.py": "the wheel that a user installs",
     "schedulers/meta_schedule/test_gpu.py": "the values of GPU programs, extraction/kernel_memory.cc",

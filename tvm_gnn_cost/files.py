@@ -126,6 +126,28 @@ def check_folder(path: Path) -> None:
         raise InputError(f"{there} is a file; expected a folder")
 
 
+def check_input_file(path: Path) -> None:
+    """Refuses a path that is no file that can be read, before what reads it is loaded.
+
+    Raises:
+        InputError: there is nothing, or a folder.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; expected a file")
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+
+
+def check_input_folder(path: Path) -> None:
+    """Refuses a path that is no folder, before what reads it is loaded.
+
+    Raises:
+        InputError: there is nothing, or a file.
+    """
+    if not path.is_dir():
+        raise InputError(f"{path} is a file; expected a folder" if path.exists() else f"there is no folder {path}")
+
+
 def drop_broken_last_line(path: Path) -> None:
     """Removes a last line that has no line break; a missing file stays missing.
 

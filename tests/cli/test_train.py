@@ -57,8 +57,21 @@ def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
     [
         (("{store}", "out.safetensors", "--held-out", "alexnet"), "'alexnet' does not occur"),
         (("{store}", "out.safetensors", *HELD_OUT, "--loss", "hings"), "unknown loss 'hings'"),
-        (("{store}/empty", "out.safetensors"), "holds no program"),
-        (("{store}", "out.safetensors", *HELD_OUT, "--start", "no.safetensors"), "there is no such checkpoint"),
+        (("{store}/empty", "out.safetensors"), "there is no folder "),
+        (("{store}", "out.safetensors", *HELD_OUT, "--start", "no.safetensors"), "there is no file no.safetensors"),
+        (
+            ("{store}", "out.safetensors", *HELD_OUT, "--learning-rate", "inf"),
+            "learning rate must be between 1e-12 and",
+        ),
+        (
+            ("{store}", "out.safetensors", *HELD_OUT, "--epochs", "99999999999999"),
+            "epochs must be between 1 and 100000",
+        ),
+        (("{store}", "out.safetensors", *HELD_OUT, "--devices", "99999999"), "devices must be between 1 and 64"),
+        (
+            ("{store}", "out.safetensors", *HELD_OUT, "--seed", "99999999999999"),
+            "seed must be between 0 and 2147483647",
+        ),
         (("{store}", "out.safetensors", *HELD_OUT, "--accelerator", "abacus"), "accelerator 'abacus'"),
     ],
 )

@@ -41,8 +41,10 @@ class Display:
     def __init__(self, unit: str, total: int | None = None) -> None:
         self.unit = unit
         self.start = time.monotonic()
-        columns = (SpinnerColumn(), BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
-        self.bars = Bar(*columns, TimeElapsedColumn(), TextColumn("{task.fields[doing]}"), console=console)
+        columns = (SpinnerColumn(), BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+        self.bars = Bar(
+            *columns, TimeElapsedColumn(), TextColumn("{task.fields[doing]}", markup=False), console=console
+        )
         self.bar = self.bars.add_task(unit, total=total, doing="")
         self.live = Live(self.bars, console=console, refresh_per_second=4, transient=True)
         self.tasks = self.finished_tasks = self.valid = self.failed = 0

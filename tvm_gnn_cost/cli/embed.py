@@ -20,14 +20,16 @@ def embed(
 ) -> None:
     """Trains FastText's node type vectors alone and draws them; 'train' trains its own."""
     with exit_codes(), json_result(json) as write:
+        from tvm_gnn_cost.files import check_file, check_input_folder
+
+        check_input_folder(store)
+        check_file(picture)
         from tvm_gnn_cost.datasets.programs import SAMPLED
         from tvm_gnn_cost.datasets.store import GraphStore
-        from tvm_gnn_cost.files import check_file
         from tvm_gnn_cost.graphs.embedding import plot_vectors, train_vectors
 
-        check_file(picture)
         graphs = GraphStore(store).programs().sample(SAMPLED, seed).graphs.read()
         vectors = train_vectors(graphs, dim=dim, seed=seed)
         plot_vectors(vectors, picture)
-        console.print(f"{len(vectors.words)} node types, drawn in {picture}", markup=False)
+        console.print(f"{len(vectors.words)} node types, drawn in {picture}")
         write({"picture": str(picture), "types": list(vectors.words)})

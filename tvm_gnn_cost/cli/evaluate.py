@@ -33,9 +33,15 @@ def evaluate(
     use it again. Databases of a TVM of 0.14 to 0.19 are read by such a TVM (make auto-scheduler).
     """
     from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_input_file, check_input_folder
     from tvm_gnn_cost.progress import Stage
+    from tvm_gnn_cost.tuning.arguments import TRIVIAL_MODELS
 
     with exit_codes(), json_result(json) as write:
+        check_input_folder(store)
+        for name in model:
+            if name not in TRIVIAL_MODELS:
+                check_input_file(Path(name.removeprefix("xgb:")))
         with Display("programs") as display:
             display(Stage("loading"))
             import tvm_gnn_cost
@@ -46,7 +52,7 @@ def evaluate(
         for name, seen in done.trained_on.items():
             if seen:
                 warning = f"warning: {name} was trained on {', '.join(seen)}; that says little about other networks"
-                console.print(warning, markup=False, soft_wrap=True)
+                console.print(warning, soft_wrap=True)
         summaries = {name: summarise([evaluation.metrics]) for name, evaluation in done.models.items()}
         console.print(table(", ".join(done.networks), summaries))
         write(

@@ -43,17 +43,20 @@ def explain(
     boosted trees add to the score for a store (more is faster), and how many of the TopK poolings keep the node.
     """
     from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_file, check_input_folder
     from tvm_gnn_cost.progress import Note, Stage
+    from tvm_gnn_cost.tuning.arguments import check_cost_model
 
     with exit_codes(), json_result(json) as write:
+        check_input_folder(folder)
+        check_cost_model(cost_model, ("gnn",))
+        if html is not None:
+            check_file(html)
         with Display("programs") as display:
             display(Stage("loading TVM"))
             import tvm_gnn_cost
-            from tvm_gnn_cost.files import check_file
             from tvm_gnn_cost.tuning.explain import write_page
 
-            if html is not None:
-                check_file(html)
             found = tvm_gnn_cost.explain(
                 folder, task=task, ranks=rank or (1, -1), cost_model=cost_model, hardware=hardware, progress=display
             )

@@ -40,9 +40,12 @@ def extract(
     Broken lines and records that can't be replayed are counted, named and left out.
     """
     from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_folder, check_input_folder
     from tvm_gnn_cost.progress import Stage
 
     with exit_codes(f"run the same command to go on from {store}"), json_result(json) as write:
+        check_input_folder(collection)
+        check_folder(store)
         with Display("programs") as display:
             display(Stage("loading TVM"))
             import tvm_gnn_cost

@@ -30,21 +30,24 @@ def import_log(
     be matched is named and left out.
     """
     from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_folder, check_input_file
     from tvm_gnn_cost.progress import Stage
+    from tvm_gnn_cost.tuning.arguments import check_network
 
     with exit_codes(), json_result(json) as write:
+        check_input_file(log)
+        check_folder(folder)
+        check_network(network)
+        shapes = shapes_by_name(shape or ())
         with Display("tasks") as display:
             display(Stage("loading TVM"))
             import tvm_gnn_cost
 
-            done = tvm_gnn_cost.import_log(
-                log, folder, network, shapes=shapes_by_name(shape or ()), hardware=hardware, progress=display
-            )
+            done = tvm_gnn_cost.import_log(log, folder, network, shapes=shapes, hardware=hardware, progress=display)
         print_left_out(done.problems)
         console.print(
             f"{done.records} records added to {folder}, of {done.tasks} of the network's {done.network_tasks} tasks; "
-            f"{len(done.problems)} left out",
-            markup=False,
+            f"{len(done.problems)} left out"
         )
         counts = {"records": done.records, "tasks": done.tasks, "network_tasks": done.network_tasks}
         write({"folder": str(folder), **counts, "left_out": len(done.problems)})

@@ -49,7 +49,8 @@ def shapes_by_name(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
     for option in options:
         name, equals, sizes = option.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")]
-        if not equals or name in found or not all(part.isdecimal() for part in parts):
+        # Python refuses to read a number of some thousand digits.
+        if not equals or name in found or not all(part.isdecimal() and len(part) < 20 for part in parts):
             raise InputError(f"--shape {option}: an input's shape is NAME=1,3,224,224, and each input has one")
         found[name] = tuple(int(part) for part in parts)
     return found

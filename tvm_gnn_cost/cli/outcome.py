@@ -20,6 +20,9 @@ from tvm_gnn_cost.files import check_file, write_json
 #: what TVM prints to stderr into a file.
 console = Console(
     file=os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace"),
+    # A name in brackets or between colons is a name, no markup and no emoji.
+    markup=False,
+    emoji=False,
     # DDP runs the whole command once more for each further device; only the first process prints.
     quiet=os.environ.get("LOCAL_RANK", "0") != "0",
 )
@@ -35,13 +38,13 @@ def exit_codes(how_to_resume: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print(f"interrupted; {how_to_resume}" if how_to_resume else "interrupted", markup=False)
+        console.print(f"interrupted; {how_to_resume}" if how_to_resume else "interrupted")
         raise typer.Exit(130) from None
     except (InputError, OSError) as error:
-        console.print(f"error: {error}", markup=False, soft_wrap=True)
+        console.print(f"error: {error}", soft_wrap=True)
         raise typer.Exit(2) from None
     except WorkError as error:
-        console.print(f"failed: {error}", markup=False, soft_wrap=True)
+        console.print(f"failed: {error}", soft_wrap=True)
         raise typer.Exit(1) from None
 
 
@@ -79,6 +82,6 @@ def json_result(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]
 def print_left_out(problems: Sequence[object]) -> None:
     """Names what was left out, the first twenty of it."""
     for problem in problems[:20]:
-        console.print(f"left out: {problem}", markup=False, soft_wrap=True)
+        console.print(f"left out: {problem}", soft_wrap=True)
     if len(problems) > 20:
         console.print(f"and {len(problems) - 20} more")

@@ -24,5 +24,5 @@ def report(
         result = load_result(work_dir)
         page = write_report(work_dir)
         print_tuning(result)
-        console.print(f"report: {page}", soft_wrap=True, markup=False)
+        console.print(f"report: {page}", soft_wrap=True)
         write({"work_dir": str(work_dir), "report": str(page), **result.as_json()})

@@ -45,9 +45,14 @@ def train(
 ) -> None:
     """Trains a cost model on a graph store. Interrupted, the same command goes on at the last epoch."""
     from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_file, check_input_file, check_input_folder
     from tvm_gnn_cost.progress import Stage
 
     with exit_codes("run the same command to go on"), json_result(json) as write:
+        check_input_folder(store)
+        check_file(output)
+        if start is not None:
+            check_input_file(start)
         with Display("epochs") as display:
             display(Stage("loading"))
             import tvm_gnn_cost
@@ -66,5 +71,5 @@ def train(
                 start=start,
                 progress=display,
             )
-        console.print(f"wrote {output}", markup=False)
+        console.print(f"wrote {output}")
         write({"output": str(output), "training": trained.training})

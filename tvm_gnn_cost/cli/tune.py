@@ -74,9 +74,19 @@ def tune(
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.cli.tables import print_tuning
-    from tvm_gnn_cost.importing.inputs import read_inputs
+    from tvm_gnn_cost.files import check_input_file
     from tvm_gnn_cost.progress import Note, Stage
+    from tvm_gnn_cost.tuning.arguments import check_cost_model, check_network, check_settings
     from tvm_gnn_cost.tuning.report import write_report
+
+    with exit_codes():
+        check_settings(trials, minutes, seed, batch, population)
+        check_network(network)
+        check_cost_model(cost_model)
+        if inputs is not None:
+            check_input_file(inputs)
+        shapes = shapes_by_name(shape or [])
+    from tvm_gnn_cost.importing.inputs import read_inputs
     from tvm_gnn_cost.tuning.tune import default_work_dir
 
     folder = work_dir or default_work_dir(network, cost_model, scheduler.value)
@@ -91,7 +101,7 @@ def tune(
                 trials,
                 cost_model,
                 folder,
-                shapes=shapes_by_name(shape or []),
+                shapes=shapes,
                 trusted=trusted,
                 scheduler=scheduler.value,
                 seed=seed,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from rich.table import Table
+from rich.text import Text
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
@@ -132,10 +133,11 @@ def table(title: str, rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> 
         title: Title of the table.
         rows: For each model what :func:`summarise` returns.
     """
-    out = Table(title=title, title_justify="left")
+    # A name in brackets is no markup.
+    out = Table(title=Text(title), title_justify="left")
     out.add_column("metric", no_wrap=True)
     for model in rows:
-        out.add_column(model, justify="right", overflow="fold")
+        out.add_column(Text(model), justify="right", overflow="fold")
     for name in (name for name in METRICS if name in next(iter(rows.values()))):
         found = [metrics[name] for metrics in rows.values()]
         cells = [f"{cell['mean']:.3f}" + (f" ±{cell['std']:.3f}" if cell["std"] else "") for cell in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,11 +43,13 @@ class NamedModel:
         predict: The model.
         detail: Of the graphs that it reads; any will do for a baseline.
         networks: The networks whose tasks it was trained on, as far as its card says.
+        check_scheduler: Raises InputError if it cannot judge programs of a scheduler.
     """
 
     predict: Model
     detail: Detail = "statements"
     networks: tuple[str, ...] = ()
+    check_scheduler: Callable[[str], None] = lambda _scheduler: None
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,12 @@ def model_by_name(name: str) -> NamedModel:
         trees.load(Path(name.removeprefix("xgb:")))
         return NamedModel(trained_xgb(trees))
     checkpoint = Checkpoint.load(Path(name))
-    return NamedModel(gnn(checkpoint), checkpoint.config.detail, tuple(checkpoint.card.get("networks", ())))
+    return NamedModel(
+        gnn(checkpoint),
+        checkpoint.config.detail,
+        tuple(checkpoint.card.get("networks", ())),
+        checkpoint.check_scheduler,
+    )
 
 
 def evaluate(
@@ -123,6 +130,8 @@ def evaluate(
     chosen = tuple(networks_to_test(next(iter(programs.values())).networks, networks))
     found: dict[str, Evaluation] = {}
     for name, model in named.items():
+        for scheduler in sorted({task.scheduler for task in programs[model.detail].tasks}):
+            model.check_scheduler(scheduler)
         found |= compare({name: model.predict}, programs[model.detail], chosen)
     trained_on = {name: [one for one in chosen if one in model.networks] for name, model in named.items()}
     return Evaluations(chosen, found, trained_on, problems)

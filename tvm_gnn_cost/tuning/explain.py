@@ -103,7 +103,9 @@ def explain(
     """
     progress(Stage("loading the cost model"))
     chosen = scheduler_of(Path(folder))
-    scorer = Scorer(Checkpoint.load(Path(checkpoint_named(cost_model) or chosen.checkpoint)))
+    checkpoint = Checkpoint.load(Path(checkpoint_named(cost_model) or chosen.checkpoint))
+    checkpoint.check_scheduler(chosen.name)
+    scorer = Scorer(checkpoint)
     progress(Stage("reading the records"))
     opened = chosen.measured(Path(folder), hardware)
     name, measured = _task_of(opened, Path(folder), task)
@@ -138,7 +140,7 @@ def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list
     if not ordered:
         raise InputError(f"{path} has no program that ran")
     if wanted.isdecimal():
-        if not 0 < int(wanted) <= len(ordered):
+        if len(wanted) > 9 or not 0 < int(wanted) <= len(ordered):
             raise InputError(f"{path} has {len(ordered)} tasks; there is no task {wanted}")
         return ordered[int(wanted) - 1]
     named = [one for one in ordered if wanted in one[0]]

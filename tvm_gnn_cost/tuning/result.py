@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import parse_json, write_json
+from tvm_gnn_cost.tuning.arguments import check_settings
 from tvm_gnn_cost.tuning.library import TunedNetwork
 from tvm_gnn_cost.typed_json import from_json
 
@@ -34,32 +35,8 @@ PHASES = (
     "other",
 )
 
-#: Option of a tuning -> its least and its largest value. Far above what anybody waits for or a machine holds.
-RANGES = {
-    "trials": (0, 10**9),
-    "minutes": (0, 10**6),
-    "seed": (0, 2**31 - 1),
-    "batch": (1, 10_000),
-    "population": (8, 100_000),
-}
-
 #: What a measured program or network takes, and what a phase does, in seconds.
 _LATENCY, _LONGEST = (1e-12, 1e9), 1e12
-
-
-def check_settings(trials: int | None, minutes: float | None, seed: int, batch: int, population: int) -> None:
-    """Refuses the numbers of a tuning that are out of range: such a search would not end, or not fit into memory.
-
-    Raises:
-        InputError: one is; the message names its range.
-    """
-    given = {"trials": trials, "minutes": minutes, "seed": seed, "batch": batch, "population": population}
-    for name, value in given.items():
-        check_range(name, value, *RANGES[name])
-        if name not in ("trials", "minutes") and value is None:
-            raise InputError(f"{name} must be a number, not None")
-        if name != "minutes" and not isinstance(value, int | None):
-            raise InputError(f"{name} must be a whole number, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -92,7 +69,7 @@ class Settings:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses numbers out of their ranges, see :func:`check_settings`."""
+        """Refuses numbers out of their ranges."""
         check_settings(self.trials, self.minutes, self.seed, self.batch, self.population)
 
     def covered_by(self, trials: int, seconds: float) -> bool:

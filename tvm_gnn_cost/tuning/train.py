@@ -16,7 +16,7 @@ from tvm_gnn_cost.datasets.held_out import networks_to_test
 from tvm_gnn_cost.datasets.programs import Programs
 from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import check_file
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
@@ -30,6 +30,9 @@ MODELS = (*PRESETS, "xgb")
 
 #: Graphs that take more than this share of the machine's memory stay in the store and are read when they are needed.
 _MEMORY_SHARE = 1 / 8
+
+#: Far above the devices of any machine.
+_MOST_DEVICES = 64
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,14 @@ def train(
     """
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")
+    check_range("epochs", epochs, 1, 100_000)
+    check_range("learning rate", learning_rate, 1e-12, 100)
+    check_range("seed", seed, 0, 2**31 - 1)
+    # Each device is a process.
+    check_range("devices", devices, 1, _MOST_DEVICES)
     output = Path(output)
     check_file(output)
+    earlier = Checkpoint.load(Path(start)) if start else None
     graphs = GraphStore(Path(store))
     if model == "xgb":
         measured = graphs.load(with_features=True)
@@ -95,6 +104,9 @@ def train(
         train_xgb(scheduler_named().boosted_trees(seed), measured, parts).save(output)
         return Trained(output, {"train_programs": len(parts.train) + len(parts.validation)})
     programs = graphs.programs(int(_MEMORY_SHARE * psutil.virtual_memory().total / devices))
+    if earlier is not None:
+        for scheduler in sorted({task.scheduler for task in programs.tasks}):
+            earlier.check_scheduler(scheduler)
     parts = _split(programs, held_out, seed)
     given: dict[str, Any] = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
     settings = replace(
@@ -112,7 +124,7 @@ def train(
         PRESETS[model],
         settings,
         unfinished,
-        Checkpoint.load(Path(start)) if start else None,
+        earlier,
         progress,
     )
     rank_zero_only(checkpoint.save)(output)

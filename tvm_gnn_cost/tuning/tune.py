@@ -19,7 +19,8 @@ from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
-from tvm_gnn_cost.training.checkpoint import checkpoint_named
+from tvm_gnn_cost.training.checkpoint import Checkpoint, checkpoint_named
+from tvm_gnn_cost.tuning.arguments import check_network, check_settings
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
 from tvm_gnn_cost.tuning.interrupt import interruptible
 from tvm_gnn_cost.tuning.library import write_library
@@ -101,9 +102,14 @@ def tune(
         WrongTVM: the installed TVM does not have the scheduler.
         KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
     """
+    # What is misspelt or out of range is found out now and not when the network is loaded.
+    check_settings(trials, minutes, seed, batch, population)
+    check_network(network)
     chosen = scheduler_named(scheduler)
     if cost_model not in ("xgb", "random"):
-        checkpoint_named(cost_model)  # a misspelt path is found out now and not when the network is loaded
+        path = checkpoint_named(cost_model)
+        if path is not None:
+            Checkpoint.load(Path(path)).check_scheduler(chosen.name)
     folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
     check_folder(folder)
     machines, built_for = tracker_at(tracker, key), chosen.target("", target)

@@ -41,7 +41,7 @@ def encode(
         with Display("modules") as display:
             encoded = tpugraphs.encode(file, folder, source.value, progress=display)
         for one in encoded.files:
-            console.print(str(one), markup=False, soft_wrap=True)
+            console.print(str(one), soft_wrap=True)
         print_left_out(encoded.left_out)
         written = [{"file": str(one.path), "nodes": one.nodes, "configs": one.configs} for one in encoded.files]
         write({"written": written, "left_out": encoded.left_out})

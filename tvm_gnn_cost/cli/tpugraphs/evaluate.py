@@ -44,6 +44,6 @@ def evaluate(
             console.print(table)
             if found.trained_on[name]:
                 names = ", ".join(found.trained_on[name])
-                console.print(f"the models were trained on some of these: {names}", markup=False, soft_wrap=True)
+                console.print(f"the models were trained on some of these: {names}", soft_wrap=True)
         console.print(f"score of {len(found.collections)} collections: {found.score:.4f}")
         write(asdict(found))

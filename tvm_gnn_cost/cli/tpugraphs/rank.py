@@ -33,5 +33,5 @@ def rank(
                 root, model_paths(model), split=split, permutations=permutations, table=table, progress=display
             )
         print_left_out(ranking.left_out)
-        console.print(f"{table}: {ranking}", markup=False, soft_wrap=True)
+        console.print(f"{table}: {ranking}", soft_wrap=True)
         write({"table": str(table), "graphs": ranking.count, "left_out": ranking.left_out})

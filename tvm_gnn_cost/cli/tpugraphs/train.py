@@ -90,5 +90,5 @@ def train(
                 seeds=seed or (0,),
                 progress=display,
             )
-        console.print(str(found), markup=False, soft_wrap=True)
+        console.print(str(found), soft_wrap=True)
         write({"folder": str(folder), "graphs": found.graphs, "validation_errors": found.validation_errors})

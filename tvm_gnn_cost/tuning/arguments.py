@@ -1,0 +1,72 @@
+"""Checks of what a user says that need neither torch nor TVM: a mistake is told at once, and not after seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from tvm_gnn_cost.errors import InputError, check_range
+from tvm_gnn_cost.files import check_input_file
+
+#: Option of a tuning -> its least and its largest value. Far above what anybody waits for or a machine holds.
+RANGES = {
+    "trials": (0, 10**9),
+    "minutes": (0, 10**6),
+    "seed": (0, 2**31 - 1),
+    "batch": (1, 10_000),
+    "population": (8, 100_000),
+}
+
+#: Suffixes of files that hold a network.
+NETWORK_FILES = (".onnx", ".pt2")
+
+#: Models that ``evaluate`` makes up: chance, and the size of a program.
+TRIVIAL_MODELS = ("random", "constant", "node-count")
+
+
+def check_settings(trials: int | None, minutes: float | None, seed: int, batch: int, population: int) -> None:
+    """Refuses the numbers of a tuning that are out of range: such a search would not end, or not fit into memory.
+
+    Raises:
+        InputError: one is; the message names its range.
+    """
+    for name, value in (("trials", trials), ("minutes", minutes)):
+        check_range(name, value, *RANGES[name])
+    for name, value in (("seed", seed), ("batch", batch), ("population", population)):
+        check_range(name, math.nan if value is None else value, *RANGES[name])
+    for name, value in (("trials", trials), ("seed", seed), ("batch", batch), ("population", population)):
+        if not isinstance(value, int | None):
+            raise InputError(f"{name} must be a whole number, not {value!r}")
+
+
+def check_network(network: Any) -> None:
+    """Refuses a network's file that is missing; anything but a file passes.
+
+    Raises:
+        InputError: there is no such file, or its name is not Unicode.
+    """
+    if not isinstance(network, str | Path) or re.fullmatch(r"[\w.]+:\w+", str(network)):
+        return
+    try:
+        str(network).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the network's name {str(network)!r} is not Unicode; rename the file") from None
+    if Path(network).suffix.lower() in NETWORK_FILES:
+        check_input_file(Path(network))
+
+
+def check_cost_model(name: str, others: tuple[str, ...] = ("gnn", "xgb", "random")) -> None:
+    """Refuses a cost model whose file is missing.
+
+    Args:
+        name: One of ``others``, or a path.
+        others: The names that need no file.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    if name not in others and not Path(name).is_file():
+        known = f"{', '.join(others[:-1])} or {others[-1]}" if len(others) > 1 else others[0]
+        raise InputError(f"cost model '{name}': neither {known} nor the path of a checkpoint file")
