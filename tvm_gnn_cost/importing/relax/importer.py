@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 # Each registers its rules.
-from tvm_gnn_cost.importing import control_flow, recurrent, unpooling
+from tvm_gnn_cost.importing import control_flow, quantized, recurrent, unpooling
 from tvm_gnn_cost.importing.relax import (  # noqa: F401
     elementwise,
     indexing,
@@ -16,6 +16,7 @@ from tvm_gnn_cost.importing.relax import (  # noqa: F401
     products,
     reductions,
     resizing,
+    sampling,
     scattering,
 )
 from tvm_gnn_cost.importing.relax.convert import to_relax
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.importing.graph import Graph
 
 #: How operators are written in others before they are written in Relax.
-EXPANSIONS = {**control_flow.EXPANSIONS, **recurrent.EXPANSIONS, **unpooling.EXPANSIONS}
+EXPANSIONS = {**control_flow.EXPANSIONS, **quantized.EXPANSIONS, **recurrent.EXPANSIONS, **unpooling.EXPANSIONS}
 
 
 def simplified(model: onnx.ModelProto, name: str) -> Graph:
