@@ -257,6 +257,37 @@ def global_lp_pool(node: Primitive) -> relax.Expr:
     return _root(node, relax.op.sum(x, list(range(2, len(node.shape(0)))), True), power)
 
 
+@rule("Col2Im")
+def columns_to_image(node: Primitive) -> relax.Expr:
+    """The sum of overlapping windows: each element of the output collects those of the windows that lie over it."""
+    block = sizes(node.constant(2, "block_shape").tolist())
+    out, dtype, rank = node.out_shape(), node.dtype(0), len(block)
+    strides = sizes(node.attribute("strides") or [1] * rank)
+    dilations = sizes(node.attribute("dilations") or [1] * rank)
+    pads = sizes(node.attribute("pads") or [0] * (2 * rank))
+    counts = [
+        (size + pads[axis] + pads[rank + axis] - dilations[axis] * (block[axis] - 1) - 1) // strides[axis] + 1
+        for axis, size in enumerate(out[2:])
+    ]
+    windows = relax.op.reshape(node.tensor(0), [*out[:2], *block, *counts])
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        steps = [te.reduce_axis((0, size), f"k{number}") for number, size in enumerate(block)]
+
+        def element(batch: Any, channel: Any, *indices: Any) -> Any:
+            starts = [index + pads[axis] - steps[axis] * dilations[axis] for axis, index in enumerate(indices)]
+            numbers = [tirx.floordiv(start, stride) for start, stride in zip(starts, strides, strict=True)]
+            inside = []
+            for start, number, stride, count in zip(starts, numbers, strides, counts, strict=True):
+                inside += [start >= 0, number < count, *([tirx.floormod(start, stride) == 0] if stride > 1 else [])]
+            value = x[(batch, channel, *steps, *numbers)]
+            return te.sum(tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, dtype)), axis=steps)
+
+        return te.compute(out, element, name="col2im")
+
+    return node.te(compute, windows, name="col2im")
+
+
 @rule("MaxRoiPool")
 def max_roi_pool(node: Primitive) -> relax.Expr:
     """The largest element of each part of each region: first along the rows, then along the columns."""
