@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 # Each registers its rules.
-from tvm_gnn_cost.importing import control_flow, quantized, recurrent, unpooling
+from tvm_gnn_cost.importing import batch_norm, control_flow, quantized, recurrent, unpooling
 from tvm_gnn_cost.importing.relax import (  # noqa: F401
     elementwise,
     indexing,
@@ -39,7 +39,7 @@ def simplified(model: onnx.ModelProto, name: str) -> Graph:
     Raises:
         InputError: it has operators that cannot be imported.
     """
-    return simplify(model, name, RULES, EXPANSIONS)
+    return batch_norm.fold(simplify(model, name, RULES, EXPANSIONS))
 
 
 def import_onnx(model: onnx.ModelProto, name: str) -> tvm.IRModule:

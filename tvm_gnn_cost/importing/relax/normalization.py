@@ -6,14 +6,13 @@ mean is large.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tvm import relax, te, tirx
 
+from tvm_gnn_cost.importing.batch_norm import affine
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive, rule, sizes
 
 #: A window of more channels is summed in a loop, and not written out.
@@ -41,23 +40,6 @@ def batch_normalization(node: Primitive) -> Any:
         relax.op.reshape(_as(node.tensor(i), node.dtype(0)), [*node.shape(i), *spread]) for i in range(1, 5)
     )
     return _normalized(node, x, mean, variance, epsilon, scale, offset)
-
-
-def affine(
-    parameters: Sequence[npt.NDArray[Any]], epsilon: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What a batch normalization with known statistics amounts to.
-
-    Args:
-        parameters: Scale, offset, mean and variance of each channel.
-        epsilon: Is added to the variance.
-
-    Returns:
-        A factor and a summand for each channel.
-    """
-    scale, offset, mean, variance = (one.astype(np.float64) for one in parameters)
-    factor = scale / np.sqrt(variance + epsilon)
-    return factor, offset - mean * factor
 
 
 def _in_training(node: Primitive, x: relax.Expr) -> list[relax.Expr]:
