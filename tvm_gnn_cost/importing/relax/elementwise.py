@@ -8,7 +8,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import tvm
 from onnx import helper
 from tvm import relax, te, tirx
 
@@ -102,7 +101,7 @@ def sign(node: Primitive) -> relax.Expr:
 @rule("Round")
 def rounded(node: Primitive) -> relax.Expr:
     """To the nearest integer, halves to the even one."""
-    return node.te(lambda x: te.compute(x.shape, lambda *i: tirx.nearbyint(x[i]), name="round"), node.tensor(0))
+    return relax.op.round(node.tensor(0))
 
 
 @rule("IsNaN")
@@ -137,12 +136,21 @@ def divide(node: Primitive) -> relax.Expr:
 @rule("Mod")
 def modulo(node: Primitive) -> relax.Expr:
     """A remainder: of the dividend's sign with ``fmod`` (as in C), else of the divisor's (as in Python)."""
-    left, right = node.emit(node.tensor(0)), node.emit(node.tensor(1))
-    if _is_integer(node.dtype(0)):
-        return _integers(node, left, right, tirx.truncmod if node.attribute("fmod") else tirx.floormod, "modulo")
-    if not node.attribute("fmod"):
-        raise Unsupported("fmod=0 is for integers alone")
-    return _broadcast_te(node, left, right, tirx.fmod, "fmod")
+    left, right, dtype = node.tensor(0), node.tensor(1), node.dtype(0)
+    of_dividend = bool(node.attribute("fmod"))
+    if _is_integer(dtype):
+        return _integers(node, left, right, tirx.truncmod if of_dividend else tirx.floormod, "modulo")
+
+    def remainder(a: Any, b: Any) -> Any:
+        # TVM's own intrinsic cannot be built; the C library's function is exact.
+        found = tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", a, b)
+        if of_dividend:
+            return found
+        zero = tirx.const(0, dtype)
+        differs = tirx.any(tirx.all(found < zero, b > zero), tirx.all(found > zero, b < zero))
+        return tirx.Select(differs, found + b, found)
+
+    return _broadcast_te(node, left, right, remainder, "modulo")
 
 
 def _integers(node: Primitive, left: relax.Expr, right: relax.Expr, operator: Any, name: str) -> relax.Expr:
@@ -197,9 +205,21 @@ def power(node: Primitive) -> relax.Expr:
 
 @rule("BitShift")
 def shift(node: Primitive) -> relax.Expr:
-    """Bits moved to the left or to the right."""
-    moved = relax.op.left_shift if node.attribute("direction") == "LEFT" else relax.op.right_shift
-    return moved(node.tensor(0), node.tensor(1))
+    """Bits moved to the left or to the right; a shift by the type's width or more, or below 0, leaves the sign."""
+    dtype = node.dtype(0)
+    move = tirx.shift_left if node.attribute("direction") == "LEFT" else tirx.shift_right
+    width = np.dtype(dtype).itemsize * 8
+    is_arithmetic = node.attribute("direction") != "LEFT" and not dtype.startswith("u")
+
+    def moved(a: Any, b: Any) -> Any:
+        # Compared as signed numbers: TVM rejects what it makes of comparisons of unsigned ones.
+        by = b.astype("int64")
+        known = tirx.all(by >= tirx.const(0, "int64"), by < tirx.const(width, "int64"))
+        # Processors leave larger shifts open; to the right the sign fills all bits.
+        sign = move(a, tirx.const(width - 1, dtype)) if is_arithmetic else tirx.const(0, dtype)
+        return tirx.Select(known, move(a, tirx.Select(known, b, tirx.const(1, dtype))), sign)
+
+    return _broadcast_te(node, node.tensor(0), node.tensor(1), moved, "shift")
 
 
 @rule("Max", "Min")
@@ -323,5 +343,3 @@ def onnx_type(number: int) -> str:
     """The name of an ONNX element type."""
     return str(np.dtype(helper.tensor_dtype_to_np_dtype(number)))
 
-
-_ = tvm

@@ -30,7 +30,7 @@ def matmul(node: Primitive) -> relax.Expr:
 
 @rule("Gemm")
 def gemm(node: Primitive) -> relax.Expr:
-    """alpha * A' * B' + beta * C."""
+    """Alpha * A' * B' + beta * C."""
     dtype = node.dtype(0)
     left = _turned(node, 0, bool(node.attribute("transA")))
     right = _turned(node, 1, bool(node.attribute("transB")))
@@ -158,8 +158,8 @@ def _cut_before(node: Primitive, whole: list[int], wanted: tuple[int, ...], axes
     extra = node.attribute("output_padding") or [0] * axes
     found = []
     for full, size, more in zip(whole, wanted, extra, strict=True):
-        total = full + more - size
-        found.append(total // 2 if mode != "SAME_LOWER" else total - total // 2)
+        total = max(0, full + more - size)
+        found.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_gnn_cost.importing.relax.rules import Primitive, positive, rule, sizes
 
@@ -28,9 +28,34 @@ def reduction(node: Primitive) -> relax.Expr:
     reduce = _REDUCTIONS[node.operator]
     if dtype == "bool":
         return relax.op.astype(reduce(relax.op.astype(x, "int8"), axes, keep), "bool")
+    if node.operator in ("ReduceMax", "ReduceMin") and np.dtype(dtype).kind == "f":
+        return node.te(_extreme, x, axes, node.out_shape(), node.operator == "ReduceMax")
     if node.operator == "ReduceMean" and np.dtype(dtype).kind in "iu":
         return relax.op.astype(reduce(relax.op.astype(x, "float64"), axes, keep), dtype)
     return reduce(x, axes, keep)
+
+
+def _extreme(x: te.Tensor, axes: list[int] | None, out: tuple[int, ...], is_largest: bool) -> te.Tensor:
+    """The largest or smallest float over axes: of infinities too, and NaN of NaN, which TVM's own reduction is not."""
+    dtype, rank = x.dtype, len(x.shape)
+    over = list(range(rank)) if axes is None else axes
+    reduced = {axis: te.reduce_axis((0, x.shape[axis]), f"k{axis}") for axis in over}
+    kept = [axis for axis in range(rank) if axis not in reduced]
+
+    def choose(a: Any, b: Any) -> Any:
+        return tirx.Select(tirx.any(a > b if is_largest else a < b, tirx.isnan(a)), a, b)
+
+    def first(of: str) -> Any:
+        return tirx.const(float("-inf") if is_largest else float("inf"), of)
+
+    reducer = te.comm_reducer(choose, first, name="extreme")
+
+    def element(*indices: Any) -> Any:
+        own = indices if len(out) < rank else [indices[axis] for axis in kept]
+        place = dict(zip(kept, own, strict=True)) | reduced
+        return reducer(x[tuple(place[axis] for axis in range(rank))], axis=list(reduced.values()))
+
+    return te.compute(out, element, name="extreme")
 
 
 def axes_of(node: Primitive) -> list[int] | None:

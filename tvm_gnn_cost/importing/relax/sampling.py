@@ -39,11 +39,12 @@ def grid_sample(node: Primitive) -> relax.Expr:
                 found = (given + 1) / 2 * (size - 1) if aligned else ((given + 1) * size - 1) / 2
                 if mode == "nearest":
                     found = tirx.nearbyint(found)
-                if padding == "border":
+                # Cubic weights reach over the border: there, elements are repeated instead.
+                if padding == "border" and mode != "cubic":
                     return tirx.min(tirx.max(found, 0), size - 1)
                 if padding == "reflection":
                     return _reflected(found, size, aligned)
-                # Farther outside there are only zeros.
+                # Farther outside nothing changes any more.
                 return tirx.min(tirx.max(found, -3), size + 2)
 
             return te.compute((out[0], *out[2:]), coordinate, name=f"place{axis}")
