@@ -138,6 +138,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--only", nargs="+", metavar="NAME", choices=list(NETWORKS), help="these networks alone")
     options.add_argument("--list", action="store_true", help="say the networks and where they come from, and end")
+    options.add_argument("--again", action="store_true", help="forget what was found of these networks")
     options.add_argument("--limit", type=float, default=300, help="seconds for a network, without its timing")
     options.add_argument("--jobs", type=int, default=1, help="networks at a time: the seconds mean little then")
     options.add_argument("--no-latency", action="store_true", help="time neither the library nor ONNX Runtime")
@@ -150,6 +151,10 @@ def main() -> None:
         for network in networks:
             console.print(f"{network.name} ({network.source}){'' if network.installed else ', not installed'}")
         return
+
+    if arguments.again:
+        for name in names:
+            (arguments.runs / f"{name}.json").unlink(missing_ok=True)
 
     def run(network: Zoo) -> dict[str, Any]:
         found = one(network, arguments.runs, arguments.limit, not arguments.no_latency)
