@@ -58,8 +58,9 @@ class Scope:
         raise Refused(f"it reads '{name}', which nothing computes")
 
 
-#: Writes an operator in other ones: takes the simplifier and the operator with its operands, and gives the outputs.
-Expansion = Callable[["Simplifier", "Call"], Sequence[Value]]
+#: Writes an operator in other ones: takes the simplifier and the operator with its operands, and gives the outputs,
+#: or None if it stays as it is.
+Expansion = Callable[["Simplifier", "Call"], Sequence[Value] | None]
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,9 @@ class Simplifier:
             if found is not None:
                 return found
         if operator in self.expansions:
-            return self.expansions[operator](self, call)
+            expanded = self.expansions[operator](self, call)
+            if expanded is not None:
+                return expanded
         if operator not in self.primitives and schema is not None:
             function = self._function(schema, node, inputs)
             if function is not None:
@@ -333,7 +336,8 @@ class Simplifier:
                 self.node(_with_attributes(inner, given), scope, prefix, reported)
         finally:
             self.opsets = opsets
-        return [scope[name] for name in function.output]
+        # A definition computes no output that the operator leaves out.
+        return [scope.values.get(name) for name in function.output]
 
 
 class _Stopped(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 # Each registers its rules.
-from tvm_gnn_cost.importing import batch_norm, control_flow, quantized, recurrent, unpooling
+from tvm_gnn_cost.importing import batch_norm, control_flow, interpolation, quantized, recurrent, unpooling
 from tvm_gnn_cost.importing.relax import (  # noqa: F401
     elementwise,
     indexing,
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.importing.graph import Graph
 
 #: How operators are written in others before they are written in Relax.
-EXPANSIONS = {**control_flow.EXPANSIONS, **quantized.EXPANSIONS, **recurrent.EXPANSIONS, **unpooling.EXPANSIONS}
+EXPANSIONS = {
+    **control_flow.EXPANSIONS,
+    **quantized.EXPANSIONS,
+    **recurrent.EXPANSIONS,
+    **unpooling.EXPANSIONS,
+    **interpolation.EXPANSIONS,
+}
 
 
 def simplified(model: onnx.ModelProto, name: str) -> Graph:

@@ -1,0 +1,257 @@
+"""What each element of a resized tensor is a sum of: computed in NumPy, as all sizes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.importing.graph import Tensor
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
+
+Floats = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ResizedAxis:
+    """An axis that is resized.
+
+    Attributes:
+        axis: Which one.
+        size: Its size before.
+        scale: The factor between its sizes, which may lead to a fraction of an element.
+        places: For each element after, its coordinate between the elements before.
+        numbers: For each element after, the numbers of those before that it is a sum of.
+        weights: Their weights; None if it is one element.
+    """
+
+    axis: int
+    size: int
+    scale: float
+    places: Floats
+    numbers: Integers
+    weights: Floats | None
+
+    @property
+    def out(self) -> int:
+        """Its size after."""
+        return len(self.numbers)
+
+    def outside(self) -> npt.NDArray[np.bool_]:
+        """Which elements after lie outside of those before."""
+        found: npt.NDArray[np.bool_] = (self.places < 0) | (self.places > self.size - 1)
+        return found
+
+
+@dataclass(frozen=True)
+class Resizing:
+    """How a tensor is resized.
+
+    Attributes:
+        axes: The axes whose elements change.
+        is_cubic, is_nearest, antialias: The mode.
+        extrapolation: The value of elements outside, if they have one of their own.
+    """
+
+    axes: tuple[ResizedAxis, ...]
+    is_nearest: bool
+    is_cubic: bool
+    antialias: bool
+    extrapolation: float | None
+
+    def outside(self, rank: int) -> npt.NDArray[np.bool_] | None:
+        """Which elements have the value for those outside; of size 1 along axes that do not matter. None if none do."""
+        if self.extrapolation is None:
+            return None
+        found: Any = np.zeros([1] * rank, bool)
+        for one in self.axes:
+            found = found | one.outside().reshape([-1 if axis == one.axis else 1 for axis in range(rank)])
+        return found if found.any() else None
+
+
+def resizing(
+    operator: str, version: int, attributes: Mapping[str, Any], shape: Sequence[int], operands: Sequence[Any]
+) -> Resizing:
+    """How ``Resize`` or ``Upsample`` resizes a tensor.
+
+    Args:
+        operator: Which of them.
+        version: The operator set version that its definition is from.
+        attributes: Its attributes, those included that have a default.
+        shape: The sizes of the tensor.
+        operands: All its operands; those behind the first must be arrays or None.
+
+    Raises:
+        Refused: it is used in a way that has no meaning, or another one in ONNX than in ONNX Runtime.
+    """
+    mode = str(attributes.get("mode", "nearest"))
+    if mode not in ("nearest", "linear", "bilinear", "trilinear", "cubic"):
+        raise Refused(f"mode '{mode}' is unknown")
+    coordinates = str(attributes.get("coordinate_transformation_mode", "asymmetric"))
+    crops = coordinates == "tf_crop_and_resize"
+    rank = len(shape)
+    given = attributes.get("axes")
+    axes = list(range(rank)) if given is None else [int(one) % rank for one in given]
+    factors, out = _factors(operator, version, attributes, [shape[axis] for axis in axes], operands)
+    starts, ends = [0.0] * len(axes), [1.0] * len(axes)
+    if crops:
+        roi = _constant(operands, 1, "roi")
+        if roi is None or len(roi) != 2 * len(axes):
+            raise Refused("its roi does not fit its operand")
+        starts, ends = roi[: len(axes)], roi[len(axes) :]
+    found = []
+    for axis, factor, size, start, end in zip(axes, factors, out, starts, ends, strict=True):
+        if factor == 1 and size == shape[axis]:
+            if (start, end) != (0, 1):
+                raise Refused("cropping an axis at its own scale means something else in ONNX than in ONNX Runtime")
+            continue
+        if not shape[axis] or not size:
+            raise Refused("it has no elements")
+        places = _coordinates(coordinates, shape[axis], size, factor, start, end)
+        numbers, weights = (
+            (_nearest(str(attributes.get("nearest_mode", "simple")), shape[axis], factor, places)[:, None], None)
+            if mode == "nearest"
+            else _weighted(mode == "cubic", attributes, shape[axis], factor, places)
+        )
+        found.append(ResizedAxis(axis, shape[axis], float(factor), places, numbers, weights))
+    extrapolation = float(attributes.get("extrapolation_value", 0.0)) if crops else None
+    antialias = bool(attributes.get("antialias", 0)) and any(one.scale < 1 for one in found)
+    return Resizing(tuple(found), mode == "nearest", mode == "cubic", antialias, extrapolation)
+
+
+def _constant(operands: Sequence[Any], position: int, meaning: str) -> list[float] | None:
+    value = operands[position] if position < len(operands) else None
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        raise Refused(f"its {meaning} must be constant")
+    found: list[float] = value.reshape(-1).tolist()
+    return found or None
+
+
+def _factors(
+    operator: str, version: int, attributes: Mapping[str, Any], shape: Sequence[int], operands: Sequence[Any]
+) -> tuple[list[Any], list[int]]:
+    """The factor of each axis, in float32, and the sizes after."""
+    position = 1 if operator == "Upsample" or version < 11 else 2
+    scales = attributes.get("scales") if "scales" in attributes else _constant(operands, position, "scales")
+    if scales is not None:
+        factors = [np.float32(one) for one in scales]
+        if len(factors) != len(shape) or min(factors) <= 0:
+            raise Refused("its scales do not fit its operand")
+        return factors, [int(np.floor(np.float32(size) * one)) for size, one in zip(shape, factors, strict=True)]
+    wanted = _constant(operands, 3, "sizes")
+    if wanted is None or len(wanted) != len(shape) or 0 in shape:
+        raise Refused("its sizes do not fit its operand")
+    factors = [np.float32(one) / np.float32(size) for one, size in zip(wanted, shape, strict=True)]
+    policy = attributes.get("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return factors, [int(one) for one in wanted]
+    # The smaller or the larger one of the ratios, for all axes.
+    choose = min if policy == "not_larger" else max
+    ratio = choose(one / size for one, size in zip(wanted, shape, strict=True))
+    return [choose(factors)] * len(shape), [int(np.floor(ratio * size + 0.5)) for size in shape]
+
+
+def _coordinates(mode: str, before: int, after: int, factor: Any, start: float, end: float) -> Floats:
+    """Where each element after lies between those before; in float32, as ONNX Runtime computes it."""
+    single = np.float32
+    place, size, out, scale = np.arange(after, dtype=single), single(before), single(after), single(factor)
+    half, whole = single(0.5), single(1)
+    first, last = single(start), single(end)
+    if mode == "asymmetric":
+        return place / scale
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and after > 1):
+        return (place + half) / scale - half
+    if mode == "pytorch_half_pixel":
+        return np.zeros(after, single)
+    if mode == "tf_half_pixel_for_nn":
+        return (place + half) / scale
+    if mode == "half_pixel_symmetric":
+        adjustment = out / (scale * size)
+        return size / single(2) * (whole - adjustment) + (place + half) / scale - half
+    if mode == "align_corners":
+        if after > 1 and abs(scale * size - out) > 1e-3:
+            raise Refused("scales that leave a fraction of an element mean something else in ONNX than in ONNX Runtime")
+        return place * (size - whole) / (out - whole) if after > 1 else np.zeros(after, single)
+    if mode == "tf_crop_and_resize":
+        if after > 1:
+            return first * (size - whole) + place * (last - first) * (size - whole) / (out - whole)
+        return place + half * (first + last) * (size - whole)
+    raise Refused(f"coordinate_transformation_mode '{mode}' is unknown")
+
+
+def _nearest(mode: str, size: int, factor: Any, places: Floats) -> Integers:
+    """The number of the nearest element for each coordinate."""
+    half = np.float32(0.5)
+    rounded = {
+        # What came before these modes.
+        "simple": np.ceil(places) if factor < 1 else np.trunc(places),
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+        "round_prefer_floor": np.ceil(places - half),
+        "round_prefer_ceil": np.floor(places + half),
+    }
+    if mode not in rounded:
+        raise Refused(f"nearest_mode '{mode}' is unknown")
+    return rounded[mode].clip(0, size - 1).astype(np.int64)
+
+
+def _weighted(
+    is_cubic: bool, attributes: Mapping[str, Any], size: int, factor: Any, places: Floats
+) -> tuple[Integers, Floats]:
+    """The elements around each coordinate, and their weights: fewer elements after have a wider reach."""
+    exact = places.astype(np.float64)
+    if not is_cubic:
+        exact = exact.clip(0, size - 1)
+    scale = min(1.0, float(factor)) if attributes.get("antialias", 0) else 1.0
+    reach = int(np.ceil((2 if is_cubic else 1) / scale))
+    first = np.floor(exact).astype(np.int64) - reach + 1
+    numbers = first[:, None] + np.arange(2 * reach)
+    away = np.abs(numbers - exact[:, None]) * scale
+    weights = _cubic(away, float(attributes.get("cubic_coeff_a", -0.75))) if is_cubic else (1 - away).clip(0)
+    weights = weights / weights.sum(1, keepdims=True)
+    if attributes.get("exclude_outside", 0):
+        weights = weights * ((numbers >= 0) & (numbers < size))
+        weights = weights / weights.sum(1, keepdims=True)
+    return numbers.clip(0, size - 1), weights
+
+
+def _cubic(away: Floats, a: float) -> Floats:
+    """Keys' kernel at a distance."""
+    near = ((a + 2) * away - (a + 3)) * away * away + 1
+    far = ((away - 5) * away + 8) * away * a - 4 * a
+    found: Floats = np.where(away <= 1, near, np.where(away < 2, far, 0))
+    return found
+
+
+def resize_constant(_: Simplifier, call: Call) -> Sequence[Value] | None:
+    """``Resize`` and ``Upsample`` of a constant; None for a tensor."""
+    value = call.input(0)
+    if not isinstance(value, np.ndarray):
+        if not isinstance(value, Tensor):
+            raise Refused("it takes a sequence")
+        return None
+    plan = resizing(call.node.op_type, call.version, call.attributes, value.shape, call.inputs)
+    if value.dtype.kind in "iub" and not plan.is_nearest:
+        return None
+    found = value if plan.is_nearest else value.astype(np.float64)
+    for one in plan.axes:
+        if one.weights is None:
+            found = found.take(one.numbers[:, 0], one.axis)
+        else:
+            whole = np.zeros((one.out, one.size))
+            np.add.at(whole, (np.arange(one.out)[:, None], one.numbers), one.weights)
+            found = np.moveaxis(np.tensordot(whole, found, (1, one.axis)), 0, one.axis)
+    outside = plan.outside(value.ndim)
+    if outside is not None:
+        found = np.where(outside, plan.extrapolation or 0.0, found)
+    return [found.astype(value.dtype)]
+
+
+#: Operators that this module computes if they are constant.
+EXPANSIONS: Mapping[str, Expansion] = {"Resize": resize_constant, "Upsample": resize_constant}
