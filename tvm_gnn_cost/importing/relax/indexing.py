@@ -49,7 +49,7 @@ def inside(indices: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
         Unsupported: one of them is out of the range.
     """
     found = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
-    if found.size and not (0 <= found.min() and found.max() < size):
+    if found.size and not (found.min() >= 0 and found.max() < size):
         raise Unsupported(f"its indices reach outside of an axis of {size}")
     return found
 

@@ -18,13 +18,21 @@ from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive,
 #: So many updates of unknown places, or so many of one known place, are written as choices between values.
 _FEW = 16
 
-_REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "none": lambda _, update: update,
-    "add": lambda value, update: value + update,
-    "mul": lambda value, update: value * update,
-    "min": tirx.min,
-    "max": tirx.max,
+#: How a value and an update become one, and the update that changes nothing.
+_REDUCTIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[str], Any]]] = {
+    "add": (lambda value, update: value + update, lambda dtype: tirx.const(0, dtype)),
+    "mul": (lambda value, update: value * update, lambda dtype: tirx.const(1, dtype)),
+    "min": (tirx.min, tirx.max_value),
+    "max": (tirx.max, tirx.min_value),
 }
+
+
+def _updated(kind: str, is_hit: Any, value: Any, update: Any, dtype: str) -> Any:
+    """A value with an update if it is hit; each is read once, so that long chains stay short."""
+    if kind == "none":
+        return tirx.if_then_else(is_hit, update, value)
+    combine, neutral = _REDUCTIONS[kind]
+    return combine(value, tirx.if_then_else(is_hit, update, neutral(dtype)))
 
 
 @rule("Scatter", "ScatterElements")
@@ -84,7 +92,7 @@ def _scattered(node: Primitive, rows: Any, count: int, table: tuple[int, ...]) -
         table: The sizes of the table: rows, and elements in each if it is not one.
     """
     kind = node.attribute("reduction") or "none"
-    if kind not in _REDUCTIONS:
+    if kind not in ("none", *_REDUCTIONS):
         raise Unsupported(f"the reduction '{kind}' is unknown")
     if not count or 0 in node.out_shape():
         return node.tensor(0)
@@ -118,14 +126,13 @@ def _sources(rows: npt.NDArray[Any], count: int, kind: str) -> npt.NDArray[Any]:
 
 def _chosen(data: te.Tensor, sources: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
     """Each row with the updates that are known to be its own."""
-    reduce = _REDUCTIONS[kind]
 
     def element(row: Any, *rest: Any) -> Any:
         found = data[(row, *rest)]
         for number in range(int(sources.shape[1])):
             source = sources[row, number]
             update = updates[(tirx.max(source, tirx.const(0, "int64")), *rest)]
-            found = tirx.if_then_else(source >= 0, reduce(found, update), found)
+            found = _updated(kind, source >= 0, found, update, str(data.dtype))
         return found
 
     return te.compute(data.shape, element, name="scatter")
@@ -133,13 +140,12 @@ def _chosen(data: te.Tensor, sources: te.Tensor, updates: te.Tensor, kind: str) 
 
 def _compared(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
     """Each row with every update whose place it is."""
-    reduce = _REDUCTIONS[kind]
 
     def element(row: Any, *rest: Any) -> Any:
         found = data[(row, *rest)]
         for number in range(int(updates.shape[0])):
             hit = rows[number].astype("int64") == row.astype("int64")
-            found = tirx.if_then_else(hit, reduce(found, updates[(number, *rest)]), found)
+            found = _updated(kind, hit, found, updates[(number, *rest)], str(data.dtype))
         return found
 
     return te.compute(data.shape, element, name="scatter")
@@ -147,21 +153,18 @@ def _compared(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -
 
 def _written(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
     """A copy of the table, into which one update after the other is written."""
-    reduce = _REDUCTIONS[kind]
     elements, width = prod(map(int, data.shape)), prod(map(int, data.shape[1:]))
 
     def program(inputs: Any, outputs: Any) -> Any:
         old, places, new, out = (builder.buffer_proxy(one) for one in (*inputs, outputs[0]))
-        with IRBuilder() as ib:
-            with builder.seq_scope():
-                with builder.serial(0, elements) as i:
-                    out[i] = old[i]
-                with builder.serial(0, int(updates.shape[0])) as number, builder.serial(0, width) as k:
-                    place = places[number] * width + k
-                    out[place] = reduce(out[place], new[number * width + k])
-            return ib.get()
+        with IRBuilder() as copying, builder.serial(0, elements) as i:
+            out[i] = old[i]
+        with IRBuilder() as writing, builder.serial(0, int(updates.shape[0])) as number, builder.serial(0, width) as k:
+            place, update = places[number] * width + k, new[number * width + k]
+            out[place] = update if kind == "none" else _REDUCTIONS[kind][0](out[place], update)
+        return tirx.SeqStmt([copying.get(), writing.get()])
 
-    return te.extern([data.shape], [data, rows, updates], program, dtype=data.dtype, name="scatter", tag="scatter")
+    return te.extern([data.shape], [data, rows, updates], program, dtype=str(data.dtype), name="scatter", tag="scatter")
 
 
 @rule("TensorScatter", moves=True)
