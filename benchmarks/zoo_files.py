@@ -41,16 +41,20 @@ def with_drawn_weights(model: onnx.ModelProto, rng: np.random.Generator) -> onnx
     for node in graph.node:
         for place, read in enumerate(node.input):
             readers.setdefault(read, []).append((node, place))
-    kept = []
+    kept, sizes = [], set()
     for node in graph.node:
         if node.op_type != "ConstantOfShape":
             kept.append(node)
             continue
         output = node.output[0]
+        sizes.add(node.input[0])
         value = _weights(tuple(int(size) for size in known[node.input[0]]), _role(output, readers), rng)
         graph.initializer.append(numpy_helper.from_array(value, output))
     del graph.node[:]
     graph.node.extend(kept)
+    weights = [one for one in graph.initializer if one.name not in sizes]
+    del graph.initializer[:]
+    graph.initializer.extend(weights)
     return model
 
 
