@@ -15,6 +15,11 @@ REGISTERS = {16: 28, 8: 12, 4: 12}
 TILED = "tvm_gnn_cost.register_tiled"
 
 
+def root_of(sch: Schedule) -> Any:
+    """The block around all others of the function ``main``; not called ``root`` where that is a single opaque one."""
+    return sch.get_sblock(sch.mod["main"].body.block.name_hint)
+
+
 def is_spatial(sch: Schedule, block: Any) -> bool:
     """Whether a block is no reduction."""
     return all(var.iter_type == IterVar.DataPar for var in sch.get(block).iter_vars)

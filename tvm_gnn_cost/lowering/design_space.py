@@ -18,6 +18,7 @@ from tvm_gnn_cost.lowering.blocks import (
     is_contiguous,
     is_elementwise,
     is_spatial,
+    root_of,
     spread,
     vectorize_last,
 )
@@ -148,7 +149,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         for loop in [*inner, vector]:
             sch.unroll(loop)
         sch.vectorize(lane)
-        root = sch.get_sblock("root")
+        root = root_of(sch)
         for other in sch.get_child_blocks(root):
             spread(sch, other, self.lanes)
         sch.annotate(root, TILED, 1)
@@ -191,7 +192,7 @@ class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
 
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
         """The rule's schedules; ``sch`` alone if it is tiled."""
-        if TILED in sch.get(sch.get_sblock("root")).annotations:
+        if TILED in sch.get(root_of(sch)).annotations:
             return [sch]
         return list(self.rule.apply(sch, block))
 
@@ -218,7 +219,7 @@ def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
         return False
     if len(stmt.writes) != 1 or len(sch.get_loops(block)) != len(kinds):
         return False
-    others = sch.get_child_blocks(sch.get_sblock("root"))
+    others = sch.get_child_blocks(root_of(sch))
     if sum(not is_spatial(sch, other) for other in others) != 1:
         return False
     last = stmt.iter_vars[_last_spatial(stmt)].var

@@ -10,7 +10,10 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import TensorLoad
 from tvm.ir.prim import expr as prim
+from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore, IterVar
+
+from tvm_gnn_cost.lowering.blocks import root_of
 
 #: Attribute of a function: the numbers of its parameters whose layout a schedule may choose.
 _FREE = "layout_free_buffers"
@@ -42,7 +45,7 @@ def _is_factor(function: tvm.tirx.PrimFunc, param: Any) -> bool:
     if len(own) != 1:
         return False
     sch = tvm.s_tir.Schedule(function)
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    blocks = [sch.get(block) for block in sch.get_child_blocks(root_of(sch))]
     readers = [block for block in blocks if any(region.source.same_as(param) for region in block.reads)]
     return len(readers) == 1 and _sums_products_of(readers[0], own[0]) and _is_one_to_one(readers[0], own[0])
 
@@ -93,6 +96,31 @@ def _is(size: Any, value: int) -> bool:
 
 def _same_size(left: Any, right: Any) -> bool:
     return isinstance(left, tvm.tirx.IntImm) and _is(right, int(left))
+
+
+def packers(function: tvm.tirx.PrimFunc) -> dict[int, tvm.tirx.PrimFunc]:
+    """The functions that pack a scheduled function's weights: the number of each weight's parameter, with its packer.
+
+    A packer takes the weight and what it writes: the argument that takes the weight's place once packing is removed.
+    """
+    root = function.body.block
+    found = {}
+    for stmt in root.body.seq if isinstance(root.body, tvm.tirx.SeqStmt) else [root.body]:
+        block = _innermost(stmt)
+        if block is None or _PACKS not in block.annotations:
+            continue
+        ((weight,), (packed,)) = ([region.source for region in regions] for regions in (block.reads, block.writes))
+        (number,) = [i for i, param in enumerate(function.params) if param.same_as(weight)]
+        body = SBlockRealize([], True, SBlock([], [], [], "root", stmt))
+        found[number] = tvm.tirx.PrimFunc([weight, packed], body).with_attr({"tirx.noalias": True, "s_tir": True})
+    return found
+
+
+def _innermost(stmt: Any) -> Any:
+    """The block inside of loops; None if there is another statement."""
+    while isinstance(stmt, tvm.tirx.For):
+        stmt = stmt.body
+    return stmt.block if isinstance(stmt, SBlockRealize) else None
 
 
 def prepack(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:

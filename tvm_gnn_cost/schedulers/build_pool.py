@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.measuring.machine import usable_cores
@@ -53,8 +53,17 @@ class BuildPool(Generic[T]):
 
     def build(self, programs: Sequence[T]) -> list[Built]:
         """Builds programs; the result of a build that fails has a ``failure``."""
+        return self.run(self._build, programs)
+
+    def run(self, call: Callable[[Any], Built], items: Sequence[Any]) -> list[Built]:
+        """Calls another function of a module on items, in the same processes.
+
+        Args:
+            call: Works on one item.
+            items: The items.
+        """
         results = []
-        for done in self.pool.map_with_error_catching(self._build, list(programs)):
+        for done in self.pool.map_with_error_catching(call, list(items)):
             if done.status == StatusKind.COMPLETE:
                 results.append(done.value)
             elif done.status == StatusKind.TIMEOUT:

@@ -61,7 +61,7 @@ def run_in_turn(
     """Runs programs in turn, each time with cold weights.
 
     Args:
-        programs: Path of each built program, and its arguments as ``ArgInfo.as_json`` gives them.
+        programs: Path of each built program, and its arguments; see ``BuiltProgram`` in ``turn_runner.py``.
         repeats: How many times the arguments are placed anew in memory.
         turns: How often each program has its turn in a repeat; twice as often at most, if the machine is busy.
         machine: Where they run.

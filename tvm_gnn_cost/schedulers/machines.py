@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.arguments import Argument, draw
 from tvm_gnn_cost.measuring.tracker import Tracker
 from tvm_gnn_cost.schedulers.scheduler import Machine
 
@@ -30,11 +31,12 @@ class ThisMachine:
 
     def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
         """A view of the memory that all arguments of this size share, whatever their layout."""
-        _, dtype, shape = info
+        _, dtype, shape, *_ = info
         sizes = tuple(map(int, shape))
         key = (position, str(dtype), math.prod(sizes))
         if key not in places:
-            ((places[key],),) = _runner("local_runner").default_alloc_argument(self.device(), (info,), 1)
+            ((places[key],),) = _runner("local_runner").default_alloc_argument(self.device(), (info[:3],), 1)
+            _keep_in_range(places[key], info)
         return places[key]._create_view(sizes)
 
     def device(self) -> Any:
@@ -67,11 +69,12 @@ class RemoteMachine:
 
     def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
         """Memory that all arguments of this shape share."""
-        _, dtype, shape = info
+        _, dtype, shape, *_ = info
         key = (position, str(dtype), tuple(map(int, shape)))
         if key not in places:
             runner = _runner("rpc_runner")
-            ((places[key],),) = runner.default_alloc_argument(self.session, self.device(), (info,), 1)
+            ((places[key],),) = runner.default_alloc_argument(self.session, self.device(), (info[:3],), 1)
+            _keep_in_range(places[key], info)
         return places[key]
 
     def device(self) -> Any:
@@ -128,6 +131,14 @@ def count_machines(tracker: Tracker) -> int:
         WorkError: the tracker does not answer, or has no machine with its key.
     """
     return _connect(tracker)[1]
+
+
+def _keep_in_range(memory: Any, info: Sequence[Any]) -> None:
+    """Draws integers that a program takes for indices, or divides by, anew: TVM's would crash it."""
+    _, dtype, shape, *bound = info
+    if str(dtype).startswith(("int", "uint", "bool")):
+        about = Argument(str(dtype), tuple(map(int, shape)), *bound)
+        memory.copyfrom(draw([about], "positive")[0])
 
 
 def _connect(tracker: Tracker) -> tuple[Any, int]:

@@ -332,7 +332,7 @@ class Machine(Protocol):
         Args:
             places: Memory that was allocated before.
             position: The argument's position.
-            info: Kind, dtype and shape.
+            info: Kind, dtype and shape, and maybe what integers are below; see ``BuiltProgram`` in ``turn_runner.py``.
         """
 
     def device(self) -> Any:

@@ -29,7 +29,8 @@ _WAIT_S = 600.0
 #: Stands for a program until it has run.
 _NOT_RUN = Outcome(())
 
-#: Path of a built program, and kind, dtype and shape of each of its arguments, as ``ArgInfo.as_json`` gives them.
+#: Path of a built program, and kind, dtype and shape of each of its arguments, as ``ArgInfo.as_json`` gives them; of
+#: integers that it takes for indices, what they are below follows.
 BuiltProgram = tuple[str, tuple[Any, ...]]
 
 T = TypeVar("T")

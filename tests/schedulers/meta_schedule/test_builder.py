@@ -20,7 +20,7 @@ def test_a_program_is_built_as_it_is(target: Any) -> None:
 
 
 def test_a_failed_build_has_a_kind_and_the_others_go_on(build_pool: BuildPool[Program], target: Any) -> None:
-    one, bad, two = build_pool.build([(one.sch.mod, target) for one in (good(), broken(), good())])
+    one, bad, two = build_pool.build([Program(one.sch.mod, target) for one in (good(), broken(), good())])
     for built in (one, two):
         assert (built.failure, built.message) == (None, "")
         assert built.artifact is not None
@@ -32,7 +32,7 @@ def test_a_failed_build_has_a_kind_and_the_others_go_on(build_pool: BuildPool[Pr
 
 
 def test_a_build_that_takes_too_long_has_a_kind(target: Any) -> None:
-    (built,) = BuildPool(build_and_export, timeout_s=1e-3).build([(good().sch.mod, target)])
+    (built,) = BuildPool(build_and_export, timeout_s=1e-3).build([Program(good().sch.mod, target)])
     assert (built.artifact, built.failure) == (None, Failure.BUILD_TIMEOUT)
     assert built.message == "not built within 0.001 seconds"
 

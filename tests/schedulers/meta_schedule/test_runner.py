@@ -15,7 +15,7 @@ from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
 
 def build(pool: BuildPool[Program], target: Any, candidates: list[Any]) -> list[Built]:
-    return pool.build([(candidate.sch.mod, target) for candidate in candidates])
+    return pool.build([Program(candidate.sch.mod, target) for candidate in candidates])
 
 
 def test_a_program_that_crashes_has_failed_and_the_next_one_runs(build_pool: BuildPool[Program], target: Any) -> None:

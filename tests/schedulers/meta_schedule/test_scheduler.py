@@ -63,18 +63,16 @@ def test_a_chosen_alternative_replaces_its_task(scheduler: MetaSchedule, target:
 def test_every_candidate_gets_the_outcome_of_its_own(
     scheduler: MetaSchedule, tasks: list[Task], target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Fake:
+    def build(programs: list[Any]) -> list[Built]:
         """Builds numbers."""
+        return [Built(str(number)) for number in range(len(programs))]
 
-        def build(self, programs: list[Any]) -> list[Built]:
-            return [Built(str(number)) for number in range(len(programs))]
-
-    def run(candidates: list[Any], built: list[Built], _settings: object) -> list[Outcome]:
+    def run(candidates: list[Any], built: list[Built], *_: object) -> list[Outcome]:
         """Runs a number for so many seconds."""
         assert len(candidates) == len(built)
         return [Outcome((float(str(one.artifact)),)) for one in built]
 
-    monkeypatch.setattr(scheduler, "build_pool", Fake())
+    monkeypatch.setattr(scheduler.build_pool, "build", build)
     monkeypatch.setattr(module, "run_built", run)
     groups = [(task, [scheduler.untuned(task)] * (1 + number)) for number, task in enumerate(tasks)]
     found = [(task, [one.latency for one in own]) for task, own in scheduler.measure(groups, target, QUICK)]

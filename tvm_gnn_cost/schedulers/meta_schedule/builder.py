@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
+from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, fault, verify, with_packers
 
-#: A scheduled module and its target.
-Program = tuple[tvm.IRModule, tvm.target.Target]
+
+class Program(NamedTuple):
+    """A program to build.
+
+    Attributes:
+        mod: The scheduled module.
+        target: The target of the machine that will run it.
+        check: What it is compared with; None if it is not.
+    """
+
+    mod: tvm.IRModule
+    target: tvm.target.Target
+    check: Check | None = None
 
 
 def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
@@ -25,11 +41,23 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
 
 
 def build_and_export(program: Program) -> Built:
-    """Builds a scheduled module and writes its library; a pool's worker calls this."""
-    mod, target = program
+    """Builds a scheduled module, writes its library and compares what it computes; a pool's worker calls this."""
+    mod, target, check = program
+    if check is not None and (check.problem or str(target) != str(check.target)):
+        # What another machine runs is compared in the form for this one.
+        compared, check = verify((mod, check)), None
+        if compared.failure is not None:
+            return compared
     # Linked here, on all cores, and not when it is run, unless another kind of machine runs it.
     path = os.path.join(tempfile.mkdtemp(), "program.tar" if "mtriple" in target.attrs else "program.so")
-    build_program(mod, target).export_library(path)
+    if check is None:
+        build_program(mod, target).export_library(path)
+        return Built(path)
+    tvm.driver.build(with_packers(mod), target=target).export_library(path)
+    wrong = fault(tvm.runtime.load_module(path), mod, check)
+    if wrong:
+        shutil.rmtree(os.path.dirname(path))
+        return Built(None, Failure.WRONG_ANSWER, wrong)
     return Built(path)
 
 
@@ -39,15 +67,20 @@ class PooledBuilder(ms.builder.PyBuilder):  # type: ignore[misc]
 
     Args:
         pool: The worker processes; new ones if None.
+        check: Gives what the programs of the task that is searched now are compared with; by default they are not.
     """
 
-    def __init__(self, pool: BuildPool[Program] | None = None) -> None:
+    def __init__(
+        self, pool: BuildPool[Program] | None = None, check: Callable[[], Check | None] = lambda: None
+    ) -> None:
         super().__init__()
         self.build_pool = pool or BuildPool(build_and_export)
+        self.check = check
 
     def build(self, build_inputs: list[ms.builder.BuilderInput]) -> list[ms.builder.BuilderResult]:
         """Builds a batch; MetaSchedule calls this."""
-        built = self.build_pool.build([(one.mod, one.target) for one in build_inputs])
+        check = self.check()
+        built = self.build_pool.build([Program(one.mod, one.target, check) for one in build_inputs])
         return [
             ms.builder.BuilderResult(one.artifact, None if one.failure is None else f"{one.failure}: {one.message}")
             for one in built

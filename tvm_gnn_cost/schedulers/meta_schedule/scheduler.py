@@ -27,7 +27,7 @@ from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
-from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_and_export
+from tvm_gnn_cost.schedulers.meta_schedule.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
@@ -38,6 +38,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target, target_of
+from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, Verifier, parameters_of, verify
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
@@ -69,6 +70,11 @@ class MetaSchedule:
     def build_pool(self) -> BuildPool[Program]:
         """The worker processes that build all programs; started when the first one is built."""
         return BuildPool(build_and_export)
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        """Knows what the programs of each task are compared with."""
+        return Verifier(self.build_pool)
 
     def versions(self) -> dict[str, str]:
         return {}
@@ -111,12 +117,34 @@ class MetaSchedule:
     def measure(
         self, groups: Sequence[tuple[Task, Sequence[Any]]], target: tvm.target.Target, settings: MeasureSettings
     ) -> Iterator[tuple[Task, list[Outcome]]]:
-        candidates = [candidate for _, some in groups for candidate in some]
-        built = iter(self.build_pool.build([(candidate.sch.mod, target) for candidate in candidates]))
+        yield from self._measure(groups, target, settings, self.verifier.checks_of([task for task, _ in groups]))
+
+    def _measure(
+        self,
+        groups: Sequence[tuple[Task, Sequence[Any]]],
+        target: tvm.target.Target,
+        settings: MeasureSettings,
+        checks: Sequence[Check | None],
+    ) -> Iterator[tuple[Task, list[Outcome]]]:
+        """Builds candidates and compares each with its task's check, if there is one; then runs them."""
+        programs = [
+            Program(candidate.sch.mod, target, check)
+            for (_, some), check in zip(groups, checks, strict=True)
+            for candidate in some
+        ]
+        built = iter(self.build_pool.build(programs))
         batches = [(task, some, [next(built) for _ in some]) for task, some in groups]
         yield from turn_runner(settings).each(
-            [(task, partial(run_built, some, ready, settings)) for task, some, ready in batches]
+            [
+                (task, partial(run_built, some, ready, settings, parameters_of(task).arguments))
+                for task, some, ready in batches
+            ]
         )
+
+    def faults(self, candidates: Sequence[tuple[Task, Any]], target: tvm.target.Target) -> list[str]:
+        checks = self.verifier.checks_of([task for task, _ in candidates])
+        jobs = [(candidate.sch.mod, check) for (_, candidate), check in zip(candidates, checks, strict=True)]
+        return [one.message for one in self.build_pool.run(verify, jobs)]
 
     def graphs(
         self, task: Task, target: tvm.target.Target, candidates: Sequence[Any], detail: Detail = "statements"
@@ -192,7 +220,8 @@ class MetaSchedule:
     ) -> list[Outcome]:
         # A program before any schedule can be a hundred times slower than a tuned one.
         settings = MeasureSettings(repeats=1, turns=1, timeout_s=60.0, tracker=tracker)
-        measured = self.measure([(task, [untuned(task)]) for task in tasks], target, settings)
+        groups = [(task, [untuned(task)]) for task in tasks]
+        measured = self._measure(groups, target, settings, [None] * len(tasks))
         return [outcome for _, (outcome,) in measured]
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
@@ -207,7 +236,7 @@ class MetaSchedule:
         settings: SearchSettings,
         on: SearchListener,
     ) -> None:
-        search(tasks, model, PooledBuilder(self.build_pool), work_dir, settings, on)
+        search(tasks, model, self.verifier, work_dir, settings, on)
 
     def compile(
         self,

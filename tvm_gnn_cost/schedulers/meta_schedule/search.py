@@ -12,9 +12,11 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.lowering.design_space import design_space
+from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.task_scheduler import EagerGradient
+from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, Verifier
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of, open_database
 from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
@@ -39,7 +41,7 @@ _TIMERS = {
 def search(
     tasks: Sequence[Task],
     model: Any,
-    builder: ms.builder.PyBuilder,
+    verifier: Verifier,
     work_dir: Path,
     settings: SearchSettings,
     on: SearchListener,
@@ -49,7 +51,7 @@ def search(
     Args:
         tasks: The tasks, extracted for the target of the machines that measure.
         model: A cost model of MetaSchedule.
-        builder: Builds the programs.
+        verifier: Knows what programs are compared with, and the processes that build and compare them.
         work_dir: The folder of the database and of MetaSchedule's logs.
         settings: How the search runs.
         on: Follows the search.
@@ -74,6 +76,12 @@ def search(
             strategy=strategy,
             seed=seed + 1,
         )
+        order = EagerGradient(settings.latencies, settings.floors, on.finished)
+
+        def now() -> Check:
+            """What the programs of the task that is searched now are compared with."""
+            return verifier.checks_of([tasks[int(order.running or 0)]])[0]
+
         with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
             follower = Follower(on, profiler)
             try:
@@ -83,12 +91,12 @@ def search(
                     work_dir=str(work_dir),
                     max_trials_global=_UNLIMITED,
                     num_trials_per_iter=settings.batch,
-                    builder=builder,
-                    runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker)),
+                    builder=PooledBuilder(verifier.pool, now),
+                    runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker), lambda: now().arguments),
                     database=database,
                     cost_model=model,
                     measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
-                    task_scheduler=EagerGradient(settings.latencies, settings.floors, on.finished),
+                    task_scheduler=order,
                 )
             finally:
                 follower.account()

@@ -1,0 +1,107 @@
+"""What a TensorIR function takes and gives, so that it can be run on arguments that make sense."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock
+from tvm.tirx import BufferStore, IterVar
+
+from tvm_gnn_cost.measuring.arguments import Argument
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a function, and what its rounding depends on.
+
+    Attributes:
+        arguments: Each parameter.
+        dtypes: The types of all values that it reads and writes.
+        terms: How many values its longest sum adds up.
+        work: How often the block runs that runs most often.
+    """
+
+    arguments: tuple[Argument, ...]
+    dtypes: tuple[str, ...]
+    terms: int
+    work: int
+
+
+def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
+    """Reads what a function does with its parameters.
+
+    An integer parameter is an index where another buffer is read or written at its value, or at one that blocks compute
+    from it; the smallest of the dimensions that it indexes bounds it.
+    """
+    stores: list[Any] = []
+    blocks: list[Any] = []
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(
+        function.body, [(BufferStore, stores.append), (SBlock, blocks.append), (TensorLoad, loads.append)]
+    )
+    written = [store.buffer for store in stores]
+    # What an extern function writes is declared; if not even that, it is the last parameter.
+    written += [region.source for block in blocks if block.name_hint != "root" for region in block.writes]
+    if not any(one.same_as(param) for one in written for param in function.params):
+        written.append(function.params[-1])
+    dtypes = {_dtype(one.source) for one in loads} | {_dtype(one) for one in written}
+    arguments = []
+    for param in function.params:
+        dtype = _dtype(param)
+        is_written = any(one.same_as(param) for one in written)
+        bound = 0 if is_written or not dtype.startswith(("int", "uint")) else _bound(param, stores, loads)
+        arguments.append(Argument(dtype, tuple(int(size) for size in param.shape), bound, is_written))
+    known = [b for b in blocks if all(isinstance(var.dom.extent, tvm.tirx.IntImm) for var in b.iter_vars)]
+    return Parameters(
+        tuple(arguments),
+        tuple(sorted(dtypes)),
+        max((_iterations(block, (IterVar.CommReduce,)) for block in known), default=1),
+        max((_iterations(block, (IterVar.CommReduce, IterVar.DataPar)) for block in known), default=1),
+    )
+
+
+def _iterations(block: Any, kinds: tuple[int, ...]) -> int:
+    return math.prod(int(var.dom.extent) for var in block.iter_vars if var.iter_type in kinds)
+
+
+def _dtype(buffer: Any) -> str:
+    return str(buffer.dtype)
+
+
+def _bound(param: Any, stores: list[Any], loads: list[Any]) -> int:
+    """The size of the smallest dimension that a parameter's values index; 0 if they index none."""
+    known = [param]
+    while True:
+        found = [
+            store.buffer
+            for store in stores
+            if _is_integer(store.buffer)
+            and not any(store.buffer.same_as(one) for one in known)
+            and _reads(store.value, known)
+        ]
+        if not found:
+            break
+        known.append(found[0])
+    sizes = [
+        int(size)
+        for buffer, indices in [*((s.buffer, s.indices) for s in stores), *((one.source, one.indices) for one in loads)]
+        for index, size in zip(indices, buffer.shape, strict=True)
+        if isinstance(size, tvm.tirx.IntImm) and _reads(index, known)
+    ]
+    return min(sizes, default=0)
+
+
+def _is_integer(buffer: Any) -> bool:
+    return _dtype(buffer).startswith(("int", "uint"))
+
+
+def _reads(expression: Any, buffers: list[Any]) -> bool:
+    """Whether an expression reads one of these buffers."""
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(expression, [(TensorLoad, loads.append)])
+    return any(load.source.same_as(one) for load in loads for one in buffers)
