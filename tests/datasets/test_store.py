@@ -263,7 +263,7 @@ def test_metadata_that_is_no_json_is_named(
         ({"relation": None}, "it has no column 'relation'"),
         ({"task": [0, 0, 0, 0, 1, 1, 1, 2]}, "the column 'task' has wrong values or does not fit"),
         ({"task": [0, 0, 0, 0, 1, 1, 1, -1]}, "the column 'task' has wrong values or does not fit"),
-        ({"node_type": [b"\x09\0\0\0"] * 8}, "the column 'node_type' has wrong values or does not fit"),
+        ({"node_type": [b"\x09\0\0\0"] * 8}, "the column 'values' has wrong values or does not fit"),
         ({"values": [b""] * 8}, "the column 'values' has wrong values or does not fit"),
         (
             {"edges": [b"\x99\0\0\0" * 2] * 8, "relation": [b"\1"] * 8},

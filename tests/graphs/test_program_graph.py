@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -84,3 +87,45 @@ def test_whole_trees_and_statements_do_not_mix() -> None:
 def test_nothing_to_concatenate_is_an_error() -> None:
     with pytest.raises(InputError, match="no program graphs"):
         ProgramGraphs.concatenate([])
+
+
+def test_graphs_of_programs_are_right() -> None:
+    assert synthetic.graphs(5).wrong() is None
+    assert ProgramGraphs.none((), 3, "tree").wrong() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("node_offsets", 0, 1),
+        ("node_offsets", 1, 10_000),
+        ("node_offsets", -1, 10_000),
+        ("edge_offsets", 1, -1),
+        ("edge_offsets", -1, 10_000),
+        ("node_type", 0, 3),
+        ("node_type", 0, -1),
+        ("values", (0, 0), np.nan),
+        ("values", (0, 0), np.inf),
+        ("relation", 0, 3),
+        ("relation", 0, -1),
+        ("edges", (0, 0), -1),
+        ("edges", (1, 0), 21),
+        ("edges", (0, 0), 1),  # the first edge goes from node 0, the parent, to node 1
+    ],
+)
+def test_a_wrong_number_in_graphs_is_found(name: str, place: Any, value: float) -> None:
+    graphs = synthetic.graphs(5)
+    array = getattr(graphs, name).copy()
+    array[place] = value
+    found = replace(graphs, **{name: array}).wrong()
+    assert found == name or ("offsets" in name and found is not None)
+
+
+@pytest.mark.parametrize("name", ["node_offsets", "edge_offsets", "node_type", "values", "relation", "edges"])
+def test_an_array_of_another_shape_or_type_is_found(name: str) -> None:
+    graphs = synthetic.graphs(5)
+    array = getattr(graphs, name)
+    changed = [array[..., None], array[..., :-1] if name != "values" else array[:-1]]
+    changed += [array.astype(np.float64)] if name != "values" else []
+    for other in changed:
+        assert replace(graphs, **{name: other}).wrong() is not None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,29 @@ def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost:
     message = r"search\.safetensors: what it learned in a search is damaged or missing \(.*" + lost.rpartition(".")[2]
     with pytest.raises(InputError, match=f"(?s){message}"):
         OnlineModel.from_checkpoint(damaged)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("latency", 0.0),
+        ("latency", math.nan),
+        ("edges", 99),
+        ("relation", 7),
+        ("node_type", -1),
+        ("node_offsets", 10**9),
+    ],
+)
+def test_a_wrong_number_in_a_buffer_is_named(checkpoint: Checkpoint, name: str, value: float) -> None:
+    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
+    new = synthetic.programs(1, 8, seed=40)
+    model.learn("a", new.graphs, new.latency)
+    saved = model.to_checkpoint()
+    OnlineModel.from_checkpoint(saved)
+    array = saved.extra[f"buffer.0.{name}"].clone()
+    array.view(-1)[-1] = value
+    with pytest.raises(InputError, match=rf"damaged or missing \(the {name} of task 0\)"):
+        OnlineModel.from_checkpoint(replace(saved, extra={**saved.extra, f"buffer.0.{name}": array}))
 
 
 def test_a_buffer_of_graphs_with_other_node_values_is_refused(checkpoint: Checkpoint) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.training.checkpoint import DEFAULT
 from tvm_gnn_cost.training.online import OnlineSettings
 from tvm_gnn_cost.training.search_model import SearchModel
 
@@ -147,6 +148,12 @@ def test_save_and_load_restore_the_model(model: SearchModel, checkpoint: str, tm
     np.testing.assert_array_equal(
         model.predict(lambda: synthetic.graphs(4), 4), restored.predict(lambda: synthetic.graphs(4), 4)
     )
+
+
+def test_a_checkpoint_of_the_other_scheduler_is_refused() -> None:
+    assert SearchModel(DEFAULT, SETTINGS, "meta-schedule").scheduler == "meta-schedule"
+    with pytest.raises(InputError, match="was trained on programs of meta-schedule, and these are of auto-scheduler"):
+        SearchModel(DEFAULT, SETTINGS, "auto-scheduler")
 
 
 def test_a_wrong_checkpoint_is_refused_before_the_search(model: SearchModel, tmp_path: Path) -> None:

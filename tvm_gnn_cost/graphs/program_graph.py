@@ -79,6 +79,33 @@ class ProgramGraphs:
         """Number of nodes of each graph: int64[G]."""
         return np.diff(self.node_offsets)
 
+    def wrong(self) -> str | None:
+        """The first of the arrays that holds what no program gives or does not fit the others; None if all are right.
+
+        What is read from a file is checked so: a number out of range would be found by accident, and a circle of
+        parents followed for ever.
+        """
+        offsets = {"node_offsets": self.node_offsets, "edge_offsets": self.edge_offsets}
+        for name, ends in offsets.items():
+            if ends.ndim != 1 or ends.dtype.kind != "i" or not len(ends) or ends[0] != 0 or (np.diff(ends) < 0).any():
+                return name
+        nodes, edges = int(self.node_offsets[-1]), int(self.edge_offsets[-1])
+        if len(self.edge_offsets) != len(self.node_offsets):
+            return "edge_offsets"
+        if self.node_type.shape != (nodes,) or not _below(self.node_type, len(self.type_names)):
+            return "node_type"
+        if self.values.ndim != 2 or len(self.values) != nodes or not np.isfinite(self.values).all():
+            return "values"
+        if self.relation.shape != (edges,) or not _below(self.relation, len(Relation)):
+            return "relation"
+        if self.edges.shape != (2, edges) or not _below(
+            self.edges, np.repeat(self.node_counts, np.diff(self.edge_offsets))
+        ):
+            return "edges"
+        # A node comes after its parent.
+        source, target = self.edges[:, self.relation == Relation.CHILD]
+        return None if (source < target).all() else "edges"
+
     def select(self, graphs: Sequence[int] | npt.NDArray[np.int64]) -> ProgramGraphs:
         """The graphs with the given numbers, in the given order.
 
@@ -152,6 +179,11 @@ class ProgramGraphs:
             },
             details.pop(),
         )
+
+
+def _below(numbers: npt.NDArray[np.integer], limit: int | npt.NDArray[np.integer]) -> bool:
+    """Whether all are whole numbers from 0 to below their limit."""
+    return numbers.dtype.kind in "iu" and bool((numbers >= 0).all() and (numbers < limit).all())
 
 
 def in_parts(graphs: Graphs) -> Iterator[ProgramGraphs]:

@@ -218,7 +218,11 @@ class OnlineModel:
                 graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=model.detail, **arrays)
                 if graphs.values.shape[1] != len(VALUES):
                     raise ValueError(f"{graphs.values.shape[1]} values a node, expected {len(VALUES)}")
-                model.buffers[entry["task"]] = _TaskBuffer(graphs, extra[f"buffer.{number}.latency"].numpy())
+                latency = extra[f"buffer.{number}.latency"].numpy()
+                wrong = "latency" if latency.shape != (len(graphs),) or not (latency > 0).all() else graphs.wrong()
+                if wrong is not None:
+                    raise ValueError(f"the {wrong} of task {number}")
+                model.buffers[entry["task"]] = _TaskBuffer(graphs, latency)
             now = with_prefix(extra, "now.")
             model.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -25,17 +25,18 @@ class SearchModel:
     Args:
         checkpoint: A file that ``tvm-gnn-cost train`` or :meth:`save` wrote.
         settings: Settings of the updates.
+        scheduler: The scheduler that it searches for; None for any.
 
     Attributes:
         timings: Seconds spent so far in ``extraction``, ``prediction`` and ``update``.
         reported: The messages that were logged.
 
     Raises:
-        InputError: the file is missing, damaged or not a checkpoint.
+        InputError: the file is missing, damaged or not a checkpoint, or is one of the other scheduler's.
     """
 
-    def __init__(self, checkpoint: Path, settings: OnlineSettings | None = None) -> None:
-        self.settings = settings
+    def __init__(self, checkpoint: Path, settings: OnlineSettings | None = None, scheduler: str | None = None) -> None:
+        self.settings, self.scheduler = settings, scheduler
         self.timings = {"extraction": 0.0, "prediction": 0.0, "update": 0.0}
         self.reported: set[str] = set()
         self.load(checkpoint)
@@ -44,9 +45,13 @@ class SearchModel:
         """Restores the weights and the replay buffer from a file of :meth:`save`, or starts from a trained model.
 
         Raises:
-            InputError: the file is missing, damaged or not a checkpoint; the model stays unchanged.
+            InputError: the file is missing, damaged or not a checkpoint, or is one of the other scheduler's; the model
+                stays unchanged.
         """
-        self.online = OnlineModel.from_checkpoint(Checkpoint.load(path), self.settings)
+        checkpoint = Checkpoint.load(path)
+        if self.scheduler is not None:
+            checkpoint.check_scheduler(self.scheduler)
+        self.online = OnlineModel.from_checkpoint(checkpoint, self.settings)
 
     def save(self, path: Path) -> None:
         """Writes the pre-trained weights, the present weights and the replay buffer to one file."""

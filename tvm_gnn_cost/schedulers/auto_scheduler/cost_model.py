@@ -44,7 +44,7 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
 
     def __init__(self, checkpoint: str | Path | None = None, settings: OnlineSettings | None = None) -> None:
         super().__init__()
-        self.search = SearchModel(Path(checkpoint or DEFAULT_AUTO_SCHEDULER), settings)
+        self.search = SearchModel(Path(checkpoint or DEFAULT_AUTO_SCHEDULER), settings, "auto-scheduler")
 
     def load(self, file_name: str) -> None:
         """Restores the state that :meth:`save` wrote, or starts again from a checkpoint of ``tvm-gnn-cost train``.

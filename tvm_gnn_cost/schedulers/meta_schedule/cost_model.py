@@ -48,7 +48,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         super().__init__()
         # Otherwise the first TuneContext imports them, which takes minutes when torch is loaded.
         import_tensor_intrin()
-        self.search = SearchModel(Path(checkpoint or DEFAULT), settings)
+        self.search = SearchModel(Path(checkpoint or DEFAULT), settings, "meta-schedule")
 
     def load(self, path: str) -> None:
         """Restores the state that :meth:`save` wrote, or starts again from a checkpoint of ``tvm-gnn-cost train``.
