@@ -117,6 +117,12 @@ def resizing(
             if mode == "nearest"
             else _weighted(mode == "cubic", attributes, shape[axis], factor, places)
         )
+        if size == shape[axis]:
+            # By its scale it changes, by its size it does not.
+            own = numbers[:, 0] if weights is None else places
+            if np.abs(own - np.arange(size)).max() > 1e-5:
+                raise Refused("an axis that keeps its size at another scale is resized by ONNX, not by ONNX Runtime")
+            continue
         found.append(ResizedAxis(axis, shape[axis], float(factor), places, numbers, weights))
     extrapolation = float(attributes.get("extrapolation_value", 0.0)) if crops else None
     antialias = bool(attributes.get("antialias", 0)) and any(one.scale < 1 for one in found)
