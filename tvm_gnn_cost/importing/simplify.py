@@ -87,6 +87,17 @@ class Call:
         """An operand; None if it is left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
+    def tensor(self, position: int) -> Tensor | npt.NDArray[Any]:
+        """An operand that must be given, and be no sequence.
+
+        Raises:
+            Refused: it is not.
+        """
+        value = self.input(position)
+        if not isinstance(value, Tensor | np.ndarray):
+            raise Refused(f"its input {position} is missing or a sequence")
+        return value
+
     def constant(self, position: int, meaning: str) -> npt.NDArray[Any]:
         """A constant operand.
 
