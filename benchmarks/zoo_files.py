@@ -52,9 +52,11 @@ def with_drawn_weights(model: onnx.ModelProto, rng: np.random.Generator) -> onnx
         graph.initializer.append(numpy_helper.from_array(value, output))
     del graph.node[:]
     graph.node.extend(kept)
-    weights = [one for one in graph.initializer if one.name not in sizes]
-    del graph.initializer[:]
-    graph.initializer.extend(weights)
+    # Files this old name every constant as an input too.
+    for entries in (graph.initializer, graph.input):
+        others = [one for one in entries if one.name not in sizes]
+        del entries[:]
+        entries.extend(others)
     return model
 
 
