@@ -85,7 +85,7 @@ def _reshaped(simplifier: Simplifier, call: Call, value: Value, *shape: int) -> 
 def _matrix(
     transform: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], size: int, parts: int, kept: int, out_parts: int
 ) -> npt.NDArray[Any]:
-    """What a linear transform makes of each real and imaginary part, one row each: ``(size * parts, kept * out_parts)``."""
+    """What a linear transform makes of each real and imaginary part, one row each."""
     if size * parts * kept * out_parts > _LARGEST:
         raise Refused(f"it transforms {size} numbers, which would take a matrix of more than {_LARGEST}")
     units = np.eye(size)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 # Each registers its rules.
-from tvm_gnn_cost.importing import batch_norm, control_flow, fourier, interpolation, quantized, recurrent, unpooling
+from tvm_gnn_cost.importing import (
+    batch_norm,
+    control_flow,
+    einsum,
+    fourier,
+    interpolation,
+    quantized,
+    recurrent,
+    unpooling,
+)
 from tvm_gnn_cost.importing.relax import (  # noqa: F401
     determinants,
     elementwise,
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 #: How operators are written in others before they are written in Relax.
 EXPANSIONS = {
     **control_flow.EXPANSIONS,
+    **einsum.EXPANSIONS,
     **fourier.EXPANSIONS,
     **quantized.EXPANSIONS,
     **recurrent.EXPANSIONS,

@@ -186,10 +186,3 @@ def integer_matmul(node: Primitive) -> relax.Expr:
             value = relax.op.subtract(value, zero)
         operands.append(value)
     return relax.op.matmul(*operands)
-
-
-@rule("Einsum")
-def einsum(node: Primitive) -> relax.Expr:
-    """A sum of products over the indices that the output lacks."""
-    equation = node.attribute("equation").replace(" ", "")
-    return relax.op.einsum(node.tensors(), equation)

@@ -1,0 +1,167 @@
+"""Writes ``Einsum`` as products of matrices: pair by pair, from the left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tvm_gnn_cost.importing.graph import Tensor
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
+
+
+def einsum(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """A sum of products over the indices that the output lacks."""
+    values = [call.tensor(i) for i in range(len(call.inputs))]
+    terms, output = _parsed(call.attributes["equation"], [len(one.shape) for one in values])
+    lengths: dict[Any, int] = {}
+    for term, value in zip(terms, values, strict=True):
+        for label, size in zip(term, value.shape, strict=True):
+            if size != 1 and lengths.get(label, 1) not in (1, size):
+                raise Refused(f"its index '{label}' has two sizes, {lengths[label]} and {size}")
+            lengths[label] = size if size != 1 else lengths.get(label, 1)
+    with simplifier.at_opset(13):
+        writer = _Writer(simplifier, call.name, lengths)
+        operands = [writer.operand(value, term) for value, term in zip(values, terms, strict=True)]
+        found = writer.summed(operands[0], {*output, *(one for other in operands[1:] for one in other.labels)})
+        for number, other in enumerate(operands[1:], start=1):
+            later = {*output, *(one for rest in operands[number + 1 :] for one in rest.labels)}
+            found = writer.product(found, writer.summed(other, {*later, *found.labels}), later)
+        return [writer.ordered(found, output)]
+
+
+def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[list[Any]], list[Any]]:
+    """The indices of each operand and of the output: letters, and numbers for the axes of an ellipsis.
+
+    >>> _parsed("...ij,...jk->...ik", [3, 2])
+    ([[-1, 'i', 'j'], ['j', 'k']], [-1, 'i', 'k'])
+    >>> _parsed("ii", [2])
+    ([['i', 'i']], [])
+    """
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks) or not all(
+        re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", one) for one in (*terms, right)
+    ):
+        raise Refused(f"its equation '{equation}' does not fit its operands")
+    found: list[list[Any]] = []
+    widest = 0
+    for term, rank in zip(terms, ranks, strict=True):
+        before, dots, behind = term.partition("...")
+        more = rank - len(before) - len(behind)
+        if more < 0 or (more and not dots):
+            raise Refused(f"its equation '{equation}' does not fit its operands")
+        widest = max(widest, more)
+        found.append([*before, *range(-more, 0), *behind])
+    every = range(-widest, 0)
+    if arrow:
+        before, dots, behind = right.partition("...")
+        output = [*before, *(every if dots else ()), *behind]
+    else:
+        letters = "".join(terms).replace(".", "")
+        output = [*every, *sorted(one for one in set(letters) if letters.count(one) == 1)]
+    if len(set(output)) < len(output) or not {one for term in found for one in term}.issuperset(output):
+        raise Refused(f"its equation '{equation}' does not fit its operands")
+    return found, output
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A tensor, and the index of each of its axes; none twice."""
+
+    value: Tensor | np.ndarray[Any, Any]
+    labels: tuple[Any, ...]
+
+
+class _Writer:
+    """Writes the steps of one ``Einsum``.
+
+    Args:
+        simplifier: Takes the operators.
+        name: The name to report.
+        lengths: The size of each index.
+    """
+
+    def __init__(self, simplifier: Simplifier, name: str, lengths: dict[Any, int]) -> None:
+        self.simplifier, self.name, self.lengths = simplifier, name, lengths
+
+    def emit(self, operator: str, *inputs: Value, **attributes: Any) -> Any:
+        return self.simplifier.emit(operator, *inputs, name=self.name, **attributes)
+
+    def operand(self, value: Value, term: Sequence[Any]) -> _Operand:
+        """An operand without the axes that are broadcast, and with the diagonal of an index that it has twice."""
+        labels = list(term)
+        for label in dict.fromkeys(labels):
+            if labels.count(label) > 1:
+                value, labels = self._diagonal(value, labels, label)
+        shape = value.shape  # type: ignore[union-attr]
+        kept = [i for i, label in enumerate(labels) if shape[i] == self.lengths[label]]
+        return _Operand(self.reshaped(value, [shape[i] for i in kept]), tuple(labels[i] for i in kept))
+
+    def _diagonal(self, value: Any, labels: list[Any], label: Any) -> tuple[Value, list[Any]]:
+        """The elements whose places on all axes of an index are the same."""
+        axes = [i for i, one in enumerate(labels) if one == label]
+        others = [i for i, one in enumerate(labels) if one != label]
+        shape = value.shape
+        size = shape[axes[0]]
+        if any(shape[i] != size for i in axes):
+            raise Refused(f"its index '{label}' has two sizes in one operand")
+        flat = self.reshaped(self.transposed(value, [*others, *axes]), [*(shape[i] for i in others), size ** len(axes)])
+        step = sum(size**i for i in range(len(axes)))
+        return self.emit("Gather", flat, np.arange(size) * step, axis=len(others)), [
+            *(labels[i] for i in others),
+            label,
+        ]
+
+    def reshaped(self, value: Any, shape: Sequence[int]) -> Any:
+        """A value of other sizes."""
+        return value if tuple(shape) == value.shape else self.emit("Reshape", value, np.array(shape, np.int64))
+
+    def transposed(self, value: Any, order: Sequence[int]) -> Any:
+        """A value with its axes in another order."""
+        return value if list(order) == list(range(len(order))) else self.emit("Transpose", value, perm=list(order))
+
+    def summed(self, operand: _Operand, needed: set[Any]) -> _Operand:
+        """An operand, summed over the indices that nothing else has."""
+        axes = [i for i, label in enumerate(operand.labels) if label not in needed]
+        if not axes:
+            return operand
+        found = self.emit("ReduceSum", operand.value, np.array(axes, np.int64), keepdims=0)
+        return _Operand(found, tuple(label for label in operand.labels if label in needed))
+
+    def product(self, left: _Operand, right: _Operand, needed: set[Any]) -> _Operand:
+        """The product of two operands, summed over the indices that both have and nothing later needs."""
+        both = [one for one in left.labels if one in right.labels]
+        batch = [one for one in both if one in needed]
+        inner = [one for one in both if one not in needed]
+        rows = [one for one in left.labels if one not in both]
+        columns = [one for one in right.labels if one not in both]
+        a = self.transposed(left.value, [left.labels.index(one) for one in (*batch, *rows, *inner)])
+        b = self.transposed(right.value, [right.labels.index(one) for one in (*batch, *inner, *columns)])
+        sizes = [[self.lengths[one] for one in labels] for labels in (batch, rows, inner, columns)]
+        batches, heights, depths, widths = sizes
+        if inner:
+            a = self.reshaped(a, [*batches, prod(heights), prod(depths)])
+            b = self.reshaped(b, [*batches, prod(depths), prod(widths)])
+            found = self.emit("MatMul", a, b)
+        else:
+            a = self.reshaped(a, [*batches, *heights, *[1] * len(columns)])
+            b = self.reshaped(b, [*batches, *[1] * len(rows), *widths])
+            found = self.emit("Mul", a, b)
+        found = self.reshaped(found, [*batches, *heights, *widths])
+        return _Operand(found, (*batch, *rows, *columns))
+
+    def ordered(self, operand: _Operand, output: Sequence[Any]) -> Value:
+        """The axes in the order of the output; those that no operand has are of size 1."""
+        own = [one for one in output if one in operand.labels]
+        moved = self.transposed(operand.value, [operand.labels.index(one) for one in own])
+        found: Value = self.reshaped(moved, [self.lengths[one] for one in output])
+        return found
+
+
+#: How the operator is written.
+EXPANSIONS: dict[str, Expansion] = {"Einsum": einsum}
