@@ -71,10 +71,10 @@ def _step(node: Node) -> _Step | None:
     left, right = node.inputs
     if isinstance(left, np.ndarray) and node.operator in ("Add", "Mul"):
         left, right = right, left
-    if not isinstance(left, Tensor) or not isinstance(right, np.ndarray):
+    if not isinstance(left, Tensor) or not isinstance(right, np.ndarray) or node.outputs[0].shape != left.shape:
         return None
     values = _per_channel(right, left.shape)
-    if values is None or node.outputs[0].shape != left.shape:
+    if values is None:
         return None
     one, zero = np.ones_like(values), np.zeros_like(values)
     with np.errstate(all="ignore"):
