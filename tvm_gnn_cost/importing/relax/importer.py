@@ -13,6 +13,7 @@ from tvm_gnn_cost.importing import (
     interpolation,
     quantized,
     recurrent,
+    selections,
     unpooling,
 )
 from tvm_gnn_cost.importing.relax import (  # noqa: F401
@@ -46,6 +47,7 @@ EXPANSIONS = {
     **fourier.EXPANSIONS,
     **quantized.EXPANSIONS,
     **recurrent.EXPANSIONS,
+    **selections.EXPANSIONS,
     **unpooling.EXPANSIONS,
     **interpolation.EXPANSIONS,
 }
