@@ -31,6 +31,20 @@ def test_a_shape_that_contradicts_the_network_is_named(shape: tuple[int, ...]) -
         fixed_shapes("net", OPEN, {"mask": shape})
 
 
+@pytest.mark.parametrize("shape", [(99999999999, 3, 16, 16), (2, 3, 1 << 15, 1 << 15), (10**30, 3, 16, 16)])
+def test_a_shape_that_no_memory_holds_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=f"input 'x' of net would have {shape[0]},3,.* more than the 2147483647"):
+        fixed_shapes("net", {"x": ("n", 3, "h", "w")}, {"x": shape})
+    with pytest.raises(InputError, match="choose smaller sizes"):
+        fixed_shapes("net", {"x": shape}, {})
+
+
+@pytest.mark.parametrize("shape", [(1.5, 2), ("1", 2), (True, 2), (None, 2), "12", 3])
+def test_a_shape_that_is_none_is_refused(shape: object) -> None:
+    with pytest.raises(InputError, match="the shape of input 'x' must be whole numbers, not "):
+        fixed_shapes("net", {"x": ("n", 2)}, {"x": shape})  # type: ignore[dict-item]
+
+
 def test_shapes_that_contradict_each_other_are_named() -> None:
     with pytest.raises(InputError, match="the shape 3,1,128 does not fit input 'mask' of net, which is 2,1,128"):
         fixed_shapes("net", OPEN, {"ids": (2, 128), "mask": (3, 1, 128)})

@@ -58,12 +58,14 @@ def read_exported(path: Path, trusted: bool) -> torch.export.ExportedProgram:
             f"reading {path} can run any code in it: if you trust where it comes from, say --trusted (trusted=True in "
             "Python), else use the network as an ONNX file, which runs none (torch.onnx.export)"
         )
-    with path.open("rb") as file:
+    with path.open("rb") as file, _quiet():
         # What is no such file raises errors of any type.
         try:
             return torch.export.load(file)
         except Exception as error:
-            raise InputError(f"{path} cannot be read as a file of torch.export.save: {error}") from error
+            # Some tell to look into the log.
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0].partition(" Please check the")[0]
+            raise InputError(f"{path} cannot be read as a file of torch.export.save: {first}") from error
 
 
 def accepts(program: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from tvm_gnn_cost.errors import InputError
 
 #: A tensor's sizes; a name stands for one that is open, and the same name for the same size.
 OpenShape = tuple[int | str, ...]
+
+#: Elements of an input: TVM counts them in 32 bits, and one example of float32 takes 8 GiB.
+_MOST_ELEMENTS = 2**31 - 1
 
 
 def fixed_shapes(
@@ -33,6 +37,8 @@ def fixed_shapes(
     """
     sizes: dict[str, int] = {}
     for given in shapes:
+        if not isinstance(shapes[given], tuple | list) or not all(_is_size(size) for size in shapes[given]):
+            raise InputError(f"the shape of input '{given}' must be whole numbers, not {shapes[given]!r}")
         shape = declared.get(given)
         if shape is None:
             raise InputError(f"{name} has no input '{given}'; it has: {', '.join(declared)}")
@@ -56,6 +62,11 @@ def fixed_shapes(
                     f"say --shape {given}={example}, or shapes= in Python, with the size that you need"
                 )
         fixed[given] = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
+        if math.prod(fixed[given]) > _MOST_ELEMENTS:
+            raise InputError(
+                f"input '{given}' of {name} would have {_text(fixed[given])} elements, more than the {_MOST_ELEMENTS} "
+                "that a tensor may have here; choose smaller sizes"
+            )
     return fixed
 
 
@@ -126,6 +137,10 @@ def _draw(
     if dtype == np.bool_:
         return rng.integers(0, 2, shape).astype(dtype)
     raise InputError(f"input '{name}' is {dtype}; only floats, integers and bool are supported")
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, int | np.integer) and not isinstance(size, bool)
 
 
 def _text(shape: OpenShape) -> str:
