@@ -25,6 +25,7 @@ from onnx import defs, helper, numpy_helper, shape_inference
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing.folding import RANDOM, evaluate
 from tvm_gnn_cost.importing.graph import Graph, Node, Operand, Tensor, live_nodes
+from tvm_gnn_cost.importing.windows import POOLS, counted
 
 #: What a name stands for while a model is read: an operand, or a sequence of operands.
 Value = Operand | list[Any]
@@ -255,7 +256,12 @@ class Simplifier:
         for output in node.output:
             # Outputs that nobody names are dropped; rules tell by the type which there are.
             label = f"{prefix}{output}" if output else f"unnamed_{self.count}"
-            outputs.append(_tensor(label, types[output]) if output else Tensor("", np.dtype("float32"), ()))
+            tensor = _tensor(label, types[output]) if output else Tensor("", np.dtype("float32"), ())
+            operand = call.input(0)
+            if output and node.op_type in POOLS and isinstance(operand, Tensor | np.ndarray):
+                windows = counted(call.attributes, operand.shape[2:], tensor.shape[2:])
+                tensor = Tensor(label, tensor.dtype, (*tensor.shape[:2], *windows))
+            outputs.append(tensor)
         operands: tuple[Any, ...] = call.inputs
         operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
         self.nodes.append(Node(operator, call.version, call.name, operands, tuple(outputs), call.attributes))
