@@ -308,7 +308,13 @@ def softplus(node: Primitive) -> relax.Expr:
     """log(1 + exp(x)), without overflow: max(x, 0) + log(1 + exp(-|x|))."""
     x = node.emit(node.tensor(0))
     zero, one = node.const(0, node.dtype(0)), node.const(1, node.dtype(0))
-    rest = relax.op.log(relax.op.add(one, relax.op.exp(relax.op.negative(relax.op.abs(x)))))
+    small = node.emit(relax.op.exp(relax.op.negative(relax.op.abs(x))))
+    # Of a small number, log(1 + small) has what was lost in the sum; its share is known exactly.
+    total = node.emit(relax.op.add(one, small))
+    kept = node.emit(relax.op.subtract(total, one))
+    is_lost = relax.op.equal(kept, zero)
+    exact = relax.op.multiply(relax.op.log(total), relax.op.divide(small, relax.op.where(is_lost, one, kept)))
+    rest = relax.op.where(is_lost, small, exact)
     return relax.op.add(relax.op.maximum(zero, x), rest)
 
 
