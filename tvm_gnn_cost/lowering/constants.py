@@ -1,7 +1,8 @@
-"""Rearranges constants now: TVM's ``FoldConstant`` compiles and runs a function for each of them."""
+"""Computes with constants now, in NumPy: TVM's ``FoldConstant`` compiles and runs a function for each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,20 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+Array = npt.NDArray[Any]
+
 
 def rearrange_constants(mod: tvm.IRModule) -> tvm.IRModule:
-    """Replaces transposes and reshapes of constants by constants."""
+    """Replaces what is computed of constants alone by constants, as far as NumPy computes what TVM would."""
     rearranging = _Rearranging(mod)
-    rearranging.builder_.update_func(mod.get_global_var("main"), rearranging.visit_expr(mod["main"]))
-    return relax.transform.DeadCodeElimination()(rearranging.builder_.get())
+    for var, function in mod.functions_items():
+        if isinstance(function, relax.Function) and not (function.attrs and "Primitive" in function.attrs):
+            rearranging.builder_.update_func(var, rearranging.visit_expr(function))
+    names = [var.name_hint for var, function in mod.functions_items() if isinstance(function, relax.Function)]
+    return relax.transform.DeadCodeElimination(names)(rearranging.builder_.get())
 
 
-def constant(values: npt.NDArray[Any], dtype: str) -> GenericConst:
+def constant(values: Array, dtype: str) -> GenericConst:
     """A constant of Relax."""
     return relax.const(np.ascontiguousarray(values).reshape(values.shape), dtype)
 
@@ -31,17 +37,160 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         """Visits a call; Relax calls this."""
         call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "")
-        if name not in ("relax.permute_dims", "relax.reshape"):
+        compute = _COMPUTED.get(getattr(call.op, "name", ""))
+        if compute is None or not isinstance(call.ty, relax.TensorType):
             return call
-        source = call.args[0]
-        bound = self.lookup_binding(source) if isinstance(source, relax.Var) else source
-        if not isinstance(bound, GenericConst) or str(call.ty.dtype) == "bfloat16":
+        operands = [self._operand(one) for one in call.args]
+        sizes = call.ty.shape.values if isinstance(call.ty.shape, relax.ShapeExpr) else None
+        if any(one is None for one in operands) or sizes is None:
             return call
-        values = bound.value.numpy()
-        if name == "relax.permute_dims":
-            axes = call.attrs.axes
-            values = values.transpose(None if axes is None else [int(one) for one in axes])
-        else:
-            values = values.reshape([int(one) for one in call.ty.shape.values])
-        return relax.const(np.ascontiguousarray(values), str(call.ty.dtype))
+        if not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
+            return call
+        shape, dtype = tuple(int(size) for size in sizes), str(call.ty.dtype)
+        with np.errstate(all="ignore"):
+            found = compute(call, operands, shape)
+        return call if found is None or found.shape != shape else _as(found, dtype, call)
+
+    def _operand(self, value: Any) -> Any:
+        """An operand's values, or a number, sizes or a list of those; None if it is not known now."""
+        if isinstance(value, relax.Var):
+            value = self.lookup_binding(value)
+        if isinstance(value, GenericConst):
+            return value.value.numpy()
+        if isinstance(value, relax.Tuple):
+            fields = [self._operand(one) for one in value.fields]
+            return None if any(one is None for one in fields) else fields
+        if isinstance(value, (tvm.tirx.IntImm, tvm.tirx.FloatImm)):
+            return value.value
+        return value if isinstance(value, relax.ShapeExpr) else None
+
+
+def _as(values: Array, dtype: str, call: relax.Call) -> relax.Expr:
+    """The values as a constant; the call if its type has no constants, as those of four bits."""
+    try:
+        return constant(values, dtype)
+    except tvm.error.InternalError:
+        return call
+
+
+Computed = Callable[[Any, Sequence[Any], tuple[int, ...]], "Array | None"]
+
+
+def _moved(function: Callable[[Any, Array], Array]) -> Computed:
+    """Operators that move the elements of one array."""
+    return lambda call, operands, _: function(call.attrs, operands[0])
+
+
+def _axes(axes: Any) -> tuple[int, ...] | None:
+    return None if axes is None else tuple(int(axis) for axis in axes)
+
+
+def _unary(function: Callable[[Array], Array]) -> Computed:
+    """Functions of each element, rounded once; of integers, those that stay integers."""
+
+    def compute(_: Any, operands: Sequence[Any], __: tuple[int, ...]) -> Array | None:
+        (values,) = operands
+        if values.dtype.kind in "iub":
+            return function(values) if function in (np.negative, np.abs, np.logical_not) else None
+        found = function(values.astype(np.float64))
+        return found if found.dtype == bool else found.astype(values.dtype)
+
+    return compute
+
+
+def _binary(function: Callable[[Array, Array], Array], integers: bool = True) -> Computed:
+    """Functions of two elements of one type."""
+
+    def compute(_: Any, operands: Sequence[Any], __: tuple[int, ...]) -> Array | None:
+        first, second = operands
+        if not isinstance(first, np.ndarray) or not isinstance(second, np.ndarray) or first.dtype != second.dtype:
+            return None
+        if first.dtype.kind in "iub" and not integers:
+            return None
+        # NumPy keeps what is not a number here, TVM does not.
+        if function in (np.maximum, np.minimum) and (np.isnan(first).any() or np.isnan(second).any()):
+            return None
+        found = function(first, second)
+        return found if found.dtype in (first.dtype, np.dtype(bool)) else None
+
+    return compute
+
+
+def _astype(call: Any, operands: Sequence[Any], _: tuple[int, ...]) -> Array | None:
+    """Another type; not of floating point numbers that the type does not hold, which each machine does its way."""
+    values, dtype = operands[0], np.dtype(_numpy_type(str(call.ty.dtype)))
+    if dtype.kind in "iu" and values.dtype.kind not in "iub" and values.size:
+        limits, wide = np.iinfo(dtype), values.astype(np.float64)
+        if not (np.isfinite(wide).all() and wide.min() >= limits.min and wide.max() < limits.max):
+            return None
+    return np.asarray(values.astype(dtype))
+
+
+def _numpy_type(name: str) -> Any:
+    if hasattr(np, name) or name == "bool":
+        return name
+    import ml_dtypes
+
+    return getattr(ml_dtypes, name)
+
+
+def _filled(call: Any, shape: tuple[int, ...], value: Any) -> Array:
+    return np.full(shape, value, _numpy_type(str(call.ty.dtype)))
+
+
+def _take(call: Any, operands: Sequence[Any], _: tuple[int, ...]) -> Array | None:
+    values, indices = operands
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    length = values.size if axis is None else values.shape[axis]
+    inside = isinstance(indices, np.ndarray) and bool(((indices >= -length) & (indices < length)).all())
+    return np.take(values, indices, axis) if inside and (str(call.attrs.mode) == "wrap" or indices.min() >= 0) else None
+
+
+def _strided_slice(_: Any, operands: Sequence[Any], __: tuple[int, ...]) -> Array | None:
+    values, axes, begin, end, *strides = operands
+    parts = [slice(None)] * values.ndim
+    for number, axis in enumerate(axes):
+        step = strides[0][number] if strides else 1
+        if step <= 0:
+            return None
+        parts[axis] = slice(begin[number], end[number], step)
+    return np.asarray(values[tuple(parts)])
+
+
+def _where(_: Any, operands: Sequence[Any], __: tuple[int, ...]) -> Array | None:
+    return np.where(*operands) if operands[1].dtype == operands[2].dtype else None
+
+
+def _same(_: Any, operands: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    return np.reshape(operands[0], shape)
+
+
+_COMPUTED: dict[str, Computed] = {
+    f"relax.{name}": compute
+    for name, compute in (
+        *((name, _same) for name in ("reshape", "squeeze", "expand_dims", "flatten")),
+        ("permute_dims", _moved(lambda attributes, values: values.transpose(_axes(attributes.axes)))),
+        ("flip", _moved(lambda attributes, values: np.flip(values, int(attributes.axis)))),
+        ("tile", _moved(lambda attributes, values: np.tile(values, _axes(attributes.repeats) or ()))),
+        ("broadcast_to", lambda _, operands, shape: np.broadcast_to(operands[0], shape)),
+        ("concat", lambda call, operands, _: np.concatenate(operands[0], call.attrs.axis)),
+        ("stack", lambda call, operands, _: np.stack(operands[0], call.attrs.axis or 0)),
+        ("full", lambda call, operands, shape: _filled(call, shape, operands[1])),
+        ("full_like", lambda call, operands, shape: _filled(call, shape, operands[1])),
+        ("zeros", lambda call, _, shape: _filled(call, shape, 0)),
+        ("zeros_like", lambda call, _, shape: _filled(call, shape, 0)),
+        ("ones", lambda call, _, shape: _filled(call, shape, 1)),
+        ("ones_like", lambda call, _, shape: _filled(call, shape, 1)),
+        ("astype", _astype),
+        ("take", _take),
+        ("strided_slice", _strided_slice),
+        ("where", _where),
+        *((name, _unary(getattr(np, name))) for name in ("abs", "ceil", "cos", "exp", "floor", "log", "negative")),
+        *((name, _unary(getattr(np, name))) for name in ("sin", "sqrt", "square", "tanh", "logical_not")),
+        ("rsqrt", _unary(lambda values: 1 / np.sqrt(values))),
+        *((name, _binary(getattr(np, name))) for name in ("add", "subtract", "multiply", "maximum", "minimum")),
+        *((name, _binary(getattr(np, name), integers=False)) for name in ("divide", "power")),
+        *((name, _binary(getattr(np, name))) for name in ("equal", "not_equal", "greater", "greater_equal")),
+        *((name, _binary(getattr(np, name))) for name in ("less", "less_equal", "logical_and", "logical_or")),
+    )
+}

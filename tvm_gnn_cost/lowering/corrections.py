@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
+from tvm.relax.dpl import TupleGetItemPattern, is_op, rewrite_call, wildcard
 
 
 def correct(mod: tvm.IRModule) -> tvm.IRModule:
@@ -23,6 +23,7 @@ def correct(mod: tvm.IRModule) -> tvm.IRModule:
         ("relax.nn.pixel_shuffle", 1, _pixel_shuffle),
     ):
         main = _rewrite(main, operator, operands, rewritten)
+    main = _without_dropout(main)
     mod = mod.clone()
     mod.update_func(mod.get_global_var("main"), main)
     return mod
@@ -89,6 +90,13 @@ def _clip(call: relax.Call) -> relax.Expr:
 def _number(expression: Any) -> float:
     """The number in a PrimValue."""
     return float(getattr(expression, "value", expression))
+
+
+def _without_dropout(function: relax.Function) -> relax.Function:
+    """Dropout gives what it takes; a tuple of that and a mask would be written out."""
+    value = wildcard()
+    pattern = TupleGetItemPattern(is_op("relax.nn.dropout")(value), 0)
+    return rewrite_call(pattern, lambda _, matched: matched[value], function)
 
 
 def _rewrite(

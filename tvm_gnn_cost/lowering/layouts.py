@@ -12,6 +12,7 @@ from tvm.ir.expr import GenericConst
 
 from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
 from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_of
+from tvm_gnn_cost.lowering.indexing import stay_inside
 from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
 from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.winograd import use_winograd
@@ -33,6 +34,7 @@ def legalize(mod: tvm.IRModule, *, winograd: bool = False) -> tvm.IRModule:
         relax.transform.CanonicalizeBindings(),
         convert_layouts,
         *([use_winograd] if winograd else []),
+        stay_inside,
         relax.get_pipeline("zero"),
         free_weights,
     ]
