@@ -279,14 +279,14 @@ class Simplifier:
                 types[name] = _type(value)
                 if isinstance(value, np.ndarray) and value.size <= _PARAMETER:
                     data[name] = numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+        if node.op_type in _LIKE_INPUT and not node.domain:
+            return {node.output[0]: types[node.input[0]]}
         try:
             found: dict[str, onnx.TypeProto] = shape_inference.infer_node_outputs(
                 schema, node, types, data, None, self._imports(), 10
             )
         except Exception as error:
             raise Refused(f"ONNX finds it wrong: {' '.join(str(error).split())}") from error
-        if node.op_type in _LIKE_INPUT and not node.domain:
-            found = {node.output[0]: types[node.input[0]]}
         for output in node.output:
             if output and not _is_fixed(found.get(output)):
                 raise Refused("the size of its output depends on values that are only known when it runs")
@@ -494,7 +494,6 @@ def _eye_like(call: Call) -> Sequence[Value]:
 
 #: Operators whose result follows from the sizes of their operand alone.
 _SIZES: dict[str, Callable[[Call], Sequence[Value]]] = {"Shape": _shape, "Size": _size, "EyeLike": _eye_like}
-
 
 #: Operators without a type inference of ONNX's, whose output is of the type of their first operand.
 _LIKE_INPUT = frozenset(("GroupNormalization", "MeanVarianceNormalization"))
