@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.importing.graph import Graph, Node, Operand, Tensor, live_nodes
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier
 
 _Channels = npt.NDArray[np.float64]
 
@@ -162,3 +163,13 @@ def _scaled_product(weights: npt.NDArray[Any], factor: _Channels, attributes: di
 
 #: How the weights of each operator are multiplied by a factor for each channel of its output.
 _SCALED = {"Conv": _scaled_convolution, "ConvTranspose": _scaled_transposed, "Gemm": _scaled_product}
+
+
+def _in_inference(_: Simplifier, call: Call) -> None:
+    """``BatchNormalization``, which stays as it is; further outputs mean training, before there was an attribute."""
+    if call.version < 14 and any(call.node.output[1:]):
+        raise Refused("it is exported for training")
+
+
+#: Refuses what is no inference.
+EXPANSIONS: dict[str, Expansion] = {"BatchNormalization": _in_inference}

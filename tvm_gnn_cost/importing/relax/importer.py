@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 #: How operators are written in others before they are written in Relax.
 EXPANSIONS = {
+    **batch_norm.EXPANSIONS,
     **control_flow.EXPANSIONS,
     **einsum.EXPANSIONS,
     **fourier.EXPANSIONS,

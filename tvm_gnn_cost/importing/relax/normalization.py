@@ -24,8 +24,6 @@ def batch_normalization(node: Primitive) -> Any:
     """By statistics that are operands; in training by those of the batch itself."""
     x, shape = node.emit(node.tensor(0)), node.shape(0)
     is_training = bool(node.attribute("training_mode"))
-    if node.version < 14 and any(node.wants(i) for i in range(1, len(node.node.outputs))):
-        raise Unsupported("it is exported for training")
     if is_training:
         return _in_training(node, x)
     epsilon = float(node.attribute("epsilon"))
