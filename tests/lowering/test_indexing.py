@@ -107,6 +107,7 @@ def test_scattered_elements(reduction: str, shape: tuple[int, ...]) -> None:
 
 
 WILD: list[Callable[[Any, Any], Any]] = [
+    lambda x, at: op.take(x, at, 0),
     lambda x, at: op.gather_elements(x, at, 1),
     lambda x, at: op.gather_nd(x, op.reshape(at, (60, 2))),
     lambda x, at: op.index_tensor(x, [op.reshape(at, (120,))]),
@@ -136,3 +137,15 @@ def test_no_task_leaves_its_tensors(operator: Callable[[Any, Any], Any]) -> None
     found = machine["main"](tvm.runtime.tensor(DATA), tvm.runtime.tensor(wild)).numpy()
     assert np.isfinite(found).all()
     assert np.abs(found).max() <= 120 * max(np.abs(DATA).max(), np.abs(UPDATES).max())
+
+
+@pytest.mark.parametrize("axis", [0, 2, -1, None])
+@pytest.mark.parametrize("index", [-1, [0, -2]])
+def test_taken_elements_count_from_the_end_without_a_warning(
+    index: int | list[int], axis: int | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def take(x: Any) -> Any:
+        return op.take(x if axis is not None else op.reshape(x, [120]), relax.const(np.array(index), "int64"), axis)
+
+    np.testing.assert_array_equal(run(take), np.take(DATA, index, axis))
+    assert "Warning" not in capfd.readouterr().err

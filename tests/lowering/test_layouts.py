@@ -66,7 +66,7 @@ def test_convolutions_are_in_nhwc_and_clips_are_fused_with_them() -> None:
     names = [task.name for task in extract_tasks(legal, local_target())]
     # One transposes the image, one the output, and the others are a convolution each with all that follows it.
     assert sum("conv2d" in name for name in names) == 2
-    assert all("minimum" in name for name in names if "conv2d" in name)
+    assert all("clip" in name for name in names if "conv2d" in name)
     assert len(names) == 4
     assert "layout_free_buffers" in legal.script()
 

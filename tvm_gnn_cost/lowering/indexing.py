@@ -16,7 +16,7 @@ from tvm import relax, te, tirx, topi
 def stay_inside(mod: tvm.IRModule) -> tvm.IRModule:
     """Lowers a module's operators as TVM does, but those with indices so that none leaves its tensor.
 
-    Negative indices count from the end; any other that is outside becomes the nearest one inside.
+    Negative indices count from the end; what any other that is outside reads is some element of the tensor.
     """
     return relax.transform.LegalizeOps(_LOWERED)(mod)
 
@@ -25,6 +25,13 @@ def _inside(index: Any, size: Any) -> Any:
     """An index that lies in an axis of a size."""
     index = index.astype("int64")
     return tirx.max(tirx.min(tirx.Select(index < 0, index + size, index), size - 1), 0)
+
+
+def _take(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """In the mode that wraps negative indices; the fast one, which importers write, checks none."""
+    mode = "wrap" if str(call.attrs.mode) == "fast" else str(call.attrs.mode)
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    return builder.call_te(topi.take, *call.args, axis, mode=mode)
 
 
 def _gather_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -169,6 +176,7 @@ def _fields(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:
 
 
 _LOWERED: dict[str, Callable[[relax.BlockBuilder, relax.Call], relax.Expr]] = {
+    "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.gather_nd": _gather_nd,
     "relax.index_tensor": _index_tensor,
