@@ -280,6 +280,8 @@ def test_metadata_that_is_no_json_is_named(
             "the column 'edges' has wrong values or does not fit",
         ),
         ({"latency": [0.0] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
+        ({"latency": [5e-324] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
+        ({"latency": [1e300] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
         ({"latency": [-1.0] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
         ({"latency": [math.nan] + [1.0] * 7}, "the column 'latency' has wrong values or does not fit"),
         ({"latency": [None] + [1.0] * 7}, "Needed to copy 1 chunks with 1 nulls"),
@@ -297,6 +299,16 @@ def test_damaged_columns_are_named(
     _rewrite(store.append(programs), columns)
     with pytest.raises(InputError, match=rf"shard-00000\.parquet cannot be read \({reason}"):
         store.load()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_no_numbers_are_named(programs: MeasuredPrograms, tmp_path: Path, value: float) -> None:
+    store = GraphStore(tmp_path)
+    assert programs.per_store_features is not None
+    programs.per_store_features.rows[0, 0] = value
+    store.append(programs)
+    with pytest.raises(InputError, match="the column 'features' has wrong values"):
+        store.load(with_features=True)
 
 
 def test_a_file_that_is_no_shard_is_named(programs: MeasuredPrograms, tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_graphs_of_programs_are_right() -> None:
         ("node_type", 0, -1),
         ("values", (0, 0), np.nan),
         ("values", (0, 0), np.inf),
+        ("values", (0, 0), -3e38),
         ("relation", 0, 3),
         ("relation", 0, -1),
         ("edges", (0, 0), -1),

@@ -193,6 +193,10 @@ def test_training_on_nothing_is_refused(tmp_path: Path) -> None:
     start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
     with pytest.raises(InputError, match="at least one program"):
         fit(start, programs, programs.select(np.zeros(0, np.int64)), SETTINGS, tmp_path)
+    failed = replace(programs, latency=np.full(len(programs), np.inf))
+    for one, two in ((failed, programs), (programs, failed)):
+        with pytest.raises(InputError, match="every program to train on, or to validate on, failed"):
+            fit(start, one, two, SETTINGS, tmp_path)
 
 
 def test_few_tasks_are_trained_on_for_more_epochs():

@@ -50,6 +50,9 @@ _FORMAT: dict[str, Any] = {
     "write_page_checksum": True,
 }
 
+#: The least and the largest latency of a program that ran, in seconds; TVM takes 1e10 for a failed one.
+_LATENCIES = (1e-12, 1e10)
+
 #: Row groups that are unpacked at a time when single programs are read.
 _GROUPS_AT_ONCE = 64
 
@@ -159,6 +162,7 @@ class Shard:
         graphs, features = self._graphs(batch), None
         if with_features:
             features = RaggedFeatures(*_array(batch["features"], np.float32, (self.feature_columns,)))
+            self._check("features", bool(np.isfinite(features.rows).all()))
         return MeasuredPrograms(
             graphs,
             self.tasks,
@@ -201,7 +205,8 @@ class Shard:
     def _check_measurements(self, task: npt.NDArray[np.int32], latency: npt.NDArray[np.float64]) -> None:
         self._check("task", _below(task, len(self.tasks)))
         # That of a failed program is infinite.
-        self._check("latency", bool((latency > 0).all()))
+        fits = (latency >= _LATENCIES[0]) & (latency <= _LATENCIES[1]) | np.isposinf(latency)
+        self._check("latency", bool(fits.all()))
 
     def _check(self, column: str, fits: bool) -> None:
         if not fits:

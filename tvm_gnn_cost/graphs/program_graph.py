@@ -16,6 +16,9 @@ from tvm_gnn_cost.graphs.ragged import gather, join
 #: ``tree`` has every node of the syntax tree; ``statements`` leaves out indices, bindings, regions and declarations.
 Detail = Literal["tree", "statements"]
 
+#: Far above every node value; most are logarithms.
+_LARGEST = 1e18
+
 #: Graphs that :func:`in_parts` reads at once: 100 MB or so.
 _AT_ONCE = 4096
 
@@ -94,7 +97,7 @@ class ProgramGraphs:
             return "edge_offsets"
         if self.node_type.shape != (nodes,) or not _below(self.node_type, len(self.type_names)):
             return "node_type"
-        if self.values.ndim != 2 or len(self.values) != nodes or not np.isfinite(self.values).all():
+        if self.values.ndim != 2 or len(self.values) != nodes or not (np.abs(self.values) <= _LARGEST).all():
             return "values"
         if self.relation.shape != (edges,) or not _below(self.relation, len(Relation)):
             return "relation"

@@ -286,6 +286,8 @@ def fit(
     """
     if not len(train) or not len(validation):
         raise InputError("training needs at least one program to train on and one of another task to validate on")
+    if not np.isfinite(train.latency).any() or not np.isfinite(validation.latency).any():
+        raise InputError("every program to train on, or to validate on, failed; there is nothing to learn from")
     validation = validation.sample(_VALIDATED, settings.seed, _VALIDATED_OF_TASK).in_memory()
     scorer = Scorer(checkpoint)
     batches = TaskBatches(train, scorer, settings, shuffle=True)

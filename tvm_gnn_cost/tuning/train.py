@@ -23,6 +23,7 @@ from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import preset_settings
+from tvm_gnn_cost.training.losses import combine
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
 #: The models that can be trained: the presets, and TVM's own.
@@ -88,6 +89,8 @@ def train(
     """
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")
+    if loss is not None:
+        combine(loss)  # a misspelt one is found out now
     check_range("epochs", epochs, 1, 100_000)
     check_range("learning rate", learning_rate, 1e-12, 100)
     check_range("seed", seed, 0, 2**31 - 1)
