@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from tests.importing.graphs import computed
 from tests.importing.relax.against_onnxruntime import model_of, reference
 from tvm_gnn_cost.importing.batch_norm import affine, fold
 from tvm_gnn_cost.importing.graph import Graph
@@ -49,19 +50,6 @@ def graph_of(model: onnx.ModelProto) -> Graph:
     return simplify(model, "model", KEPT, {})
 
 
-def computed(graph: Graph, x: Any) -> Any:
-    """The output of a graph's operators, each by ONNX Runtime."""
-    values: dict[Any, Any] = {graph.inputs[0]: x}
-    for node in graph.nodes:
-        operands = [values.get(one, one) if not isinstance(one, np.ndarray) else one for one in node.inputs]
-        feed = {f"i{number}": one for number, one in enumerate(operands) if one is not None}
-        names = [f"i{number}" if one is not None else "" for number, one in enumerate(operands)]
-        attributes = {name: value for name, value in node.attributes.items() if value is not None}
-        model = model_of(helper.make_node(node.operator, names, ["y"], **attributes), feed, opset=21)
-        values[node.outputs[0]] = reference(model, feed)[0]
-    return values[graph.outputs[0][1]]
-
-
 @pytest.mark.parametrize("producer", PRODUCERS)
 def test_everything_that_channels_are_multiplied_by_is_folded(producer: str) -> None:
     first, x, constants = PRODUCERS[producer]
@@ -80,7 +68,7 @@ def test_everything_that_channels_are_multiplied_by_is_folded(producer: str) -> 
     folded = fold(graph_of(model))
     assert [node.operator for node in folded.nodes] == [first.op_type]
     wanted = reference(model, {"x": x})[0]
-    np.testing.assert_allclose(computed(folded, x), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(computed(folded, {"x": x})[0], wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("reason", ["read twice", "an output", "of the other axis", "no number", "float16"])

@@ -76,7 +76,7 @@ class _Writer:
             raise Refused(f"there is no arithmetic of {dtype}")
         bounds = np.iinfo(dtype)
         found = self.emit("Round", real)
-        if zero is not None and not (isinstance(zero, np.ndarray) and not zero.any()):
+        if _unless_zero(zero) is not None:
             found = self.emit("Add", found, self.cast(zero, found.dtype))
         low, high = (np.array(one, found.dtype) for one in (bounds.min, bounds.max))
         return self.cast(self.emit("Clip", found, low, high), dtype)
@@ -89,6 +89,11 @@ class _Writer:
         """The scale of a product in units of the result's scale."""
         product = self.emit("Mul", self.cast(left, _FLOAT32), self.cast(right, _FLOAT32))
         return self.emit("Div", product, self.cast(result, _FLOAT32))
+
+
+def _unless_zero(point: Any) -> Any:
+    """A zero point; None for one that is known to be 0 and changes nothing."""
+    return None if isinstance(point, np.ndarray) and not point.any() else point
 
 
 def quantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
@@ -126,7 +131,7 @@ def dequantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         wanted = int(call.attributes.get("output_dtype") or 0)
         dtype = helper.tensor_dtype_to_np_dtype(wanted) if wanted else scale.dtype
         real = writer.cast(x, np.int32)
-        if isinstance(zero, Tensor) or (isinstance(zero, np.ndarray) and zero.any()):
+        if _unless_zero(zero) is not None:
             real = writer.emit("Sub", real, writer.cast(writer.spread(zero, x.shape, axis, block), np.int32))
         factor = writer.cast(writer.spread(scale, x.shape, axis, block), _FLOAT32)
         return [writer.cast(writer.emit("Mul", writer.cast(real, _FLOAT32), factor), dtype)]
@@ -152,7 +157,7 @@ def linear_product(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     with simplifier.at_opset(_OPSET):
         writer = _Writer(simplifier, call)
         left, left_scale, left_zero, right, right_scale, right_zero, scale, zero = (writer.operand(i) for i in range(8))
-        total = writer.emit("MatMulInteger", left, right, left_zero, right_zero)
+        total = writer.emit("MatMulInteger", left, right, _unless_zero(left_zero), _unless_zero(right_zero))
         rows, columns = (writer.operand(i) for i in (1, 4))
         if len(rows.shape) == 1 and rows.shape[0] > 1:
             left_scale = writer.reshaped(rows, (rows.shape[0], 1))
@@ -173,7 +178,7 @@ def linear_convolution(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = (writer.operand(i) for i in range(8))
         names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
         given = {name: call.attributes[name] for name in names if call.attributes.get(name) is not None}
-        total = writer.emit("ConvInteger", x, w, x_zero, w_zero, **given)
+        total = writer.emit("ConvInteger", x, w, _unless_zero(x_zero), _unless_zero(w_zero), **given)
         channels, rest = int(w.shape[0]), [1] * (len(x.shape) - 2)
         if call.input(8) is not None:
             total = writer.emit("Add", total, writer.reshaped(writer.operand(8), (channels, *rest)))
