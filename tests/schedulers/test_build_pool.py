@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from tests.schedulers.building import build, process
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.measuring.machine import usable_cores
@@ -22,6 +24,14 @@ def test_what_takes_too_long_has_a_kind_and_the_pool_goes_on() -> None:
     (hang,) = pool.build(["hang"])
     assert hang == Built(None, Failure.BUILD_TIMEOUT, "not built within 1 seconds", 1)
     assert pool.build(["one"]) == [Built("one", seconds=1.5)]
+
+
+def test_the_processes_start_before_they_are_needed() -> None:
+    pool, start = BuildPool(process), time.monotonic()
+    pool.start(process)
+    # Importing TVM takes longer.
+    assert time.monotonic() - start < 0.5
+    assert len({one.artifact for one in pool.build([""] * 8)}) <= usable_cores()
 
 
 def test_the_processes_outlive_a_batch() -> None:

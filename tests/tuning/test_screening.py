@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.progress import Event, Step, TrialsMeasured, ignore
+from tvm_gnn_cost.progress import Event, TrialsMeasured, ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Task
 from tvm_gnn_cost.tuning import screening as module
@@ -51,15 +51,6 @@ def test_the_candidates_that_the_model_scores_best_are_picked(tasks: list[Task],
     assert list(scores) == sorted(scores, reverse=True)
     everything = scheduler().sample(task, found.target, 8, seed=0)
     assert scores[0] == pytest.approx(np.max(scheduler().score(model, task, found.target, everything)))
-
-
-@pytest.mark.needs("tvm")
-def test_a_choice_for_every_task_and_nothing_is_measured(tasks: list[Task], checkpoint: str) -> None:
-    events: list[Event] = []
-    chosen = screening(scheduler().cost_model(checkpoint, 0, 4, 2)).choose(tasks, events.append)
-    assert [task.key for task, _ in chosen] == [task.key for task in tasks]
-    assert len(events) == 4
-    assert all(isinstance(event, Step) for event in events)
 
 
 @pytest.mark.needs("tvm")

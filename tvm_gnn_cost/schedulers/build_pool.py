@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from tvm_gnn_cost.datasets.failure import Failure
@@ -50,6 +51,14 @@ class BuildPool(Generic[T]):
             maximum_process_uses=200,
             stderr=subprocess.DEVNULL,
         )
+
+    def start(self, call: Callable[[Any], Built]) -> None:
+        """Starts the processes in the background, which takes seconds: each imports the module of a function.
+
+        Args:
+            call: The function; it is called with None.
+        """
+        Thread(target=self.run, args=(call, [None] * usable_cores()), daemon=True).start()
 
     def build(self, programs: Sequence[T]) -> list[Built]:
         """Builds programs; the result of a build that fails has a ``failure``."""

@@ -460,7 +460,22 @@ class Scheduler(Protocol):
     def measure(
         self, groups: Sequence[tuple[Task, Sequence[Any]]], target: Any, settings: MeasureSettings
     ) -> Iterator[tuple[Task, list[Outcome]]]:
-        """Builds all candidates on all cores, then runs them one at a time and yields the outcomes task by task."""
+        """Builds all candidates on all cores, then runs them one at a time and yields the outcomes task by task.
+
+        A candidate that computes something else than its task's program before any schedule has failed.
+        """
+
+    def faults(self, candidates: Sequence[tuple[Task, Any]], target: Any) -> list[str]:
+        """Why each candidate is wrong, in a sentence without a subject; empty if it is right.
+
+        It is built and runs on this machine, beside its task's program before any schedule, on drawn arguments.
+        """
+
+    def describe(self, task: Task, candidate: Any) -> str:
+        """The steps that make a candidate out of its task's program, as text."""
+
+    def dtypes(self, task: Task) -> Sequence[str]:
+        """The types of the values that a task's programs compute with."""
 
     def graphs(
         self, task: Task, target: Any, candidates: Sequence[Any], detail: Detail = "statements"
@@ -548,6 +563,20 @@ class Scheduler(Protocol):
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
         """Seconds of every program of each task that the work directory has a record of; infinite if it failed.
+
+        Raises:
+            InputError: the records are damaged.
+        """
+
+    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
+        """The fastest recorded candidate of each task; None for a task of which none has run.
+
+        Raises:
+            InputError: the records are damaged.
+        """
+
+    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
+        """Records that a candidate, as :meth:`best` gave it, has failed.
 
         Raises:
             InputError: the records are damaged.

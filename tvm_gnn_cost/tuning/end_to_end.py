@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -14,10 +13,11 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.progress import Progress, Stage
 from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
+from tvm_gnn_cost.tuning.comparison import relative_difference
+from tvm_gnn_cost.tuning.compiling import framework_of
 from tvm_gnn_cost.tuning.line_up import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs
 from tvm_gnn_cost.tuning.result import EndToEnd, NetworkTimes
 
@@ -79,7 +79,7 @@ def compare_end_to_end(
             for name, one in found.items()
         ],
         matrix_product=operations_per_second(product.seconds) if product.seconds else None,
-        reference=_framework(network),
+        reference=framework_of(network),
         peers=peers,
     )
 
@@ -129,14 +129,7 @@ def compare_elsewhere(
         raise WorkError(f"the network cannot be run on a machine of the tracker: {last_line(error)}") from error
     reference = outputs["untuned"] if network.expected is None else network.expected
     networks = [NetworkTimes(name, own, _difference(outputs[name], reference)) for name, own in seconds.items()]
-    return EndToEnd(networks, matrix_product=None, reference=_framework(network), peers=False)
-
-
-def _framework(network: Network) -> str:
-    """Whose outputs the contestants' are compared with."""
-    if network.expected is None:
-        return "the untuned network"
-    return "ONNX" if onnx_graphs.accepts(network.program) else "PyTorch"
+    return EndToEnd(networks, matrix_product=None, reference=framework_of(network), peers=False)
 
 
 def _read(path: Path) -> list[npt.NDArray[Any]]:
@@ -148,18 +141,3 @@ def _difference(
     outputs: Sequence[npt.NDArray[Any]] | None, reference: Sequence[npt.NDArray[Any]] | None
 ) -> float | None:
     return None if outputs is None or reference is None else relative_difference(outputs, reference)
-
-
-def relative_difference(outputs: Sequence[npt.NDArray[Any]], reference: Sequence[npt.NDArray[Any]]) -> float:
-    """The largest difference of any output, relative to the largest value of that output's reference.
-
-    Infinite if the outputs have other shapes.
-    """
-    if [one.shape for one in outputs] != [one.shape for one in reference]:
-        return math.inf
-    pairs = [
-        (left.astype(np.float64), right.astype(np.float64)) for left, right in zip(outputs, reference, strict=True)
-    ]
-    return max(
-        float(np.abs(left - right).max(initial=0.0) / (np.abs(right).max(initial=0.0) or 1.0)) for left, right in pairs
-    )

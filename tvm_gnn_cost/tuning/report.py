@@ -82,7 +82,7 @@ def headline(result: TuneResult) -> str:
 
 def tables(result: TuneResult) -> list[TableContent]:
     """The tables of a run: its tasks, where the time went and, once it was compared, the network end to end."""
-    found = [_tasks(result), _time(result)]
+    found = [*([_struck(result)] if result.struck else []), _tasks(result), _time(result)]
     return found if result.end_to_end is None else [*found, _end_to_end(result)]
 
 
@@ -115,6 +115,13 @@ def _tasks(result: TuneResult) -> TableContent:
         rows,
         _kept(result),
     )
+
+
+def _struck(result: TuneResult) -> TableContent:
+    """The programs that compute something else."""
+    rows = [(one.task, f"it {one.reason}") for one in result.struck]
+    note = "The next fastest programs took their places. The steps that make each one are in tuning.json."
+    return TableContent("Struck off: programs that compute something else", ("task", "why"), rows, note)
 
 
 def _speed(result: TuneResult, flops: float, seconds: float) -> tuple[str, str]:
@@ -193,7 +200,7 @@ def _time(result: TuneResult) -> TableContent:
         rows,
         "Prediction includes feature or graph extraction; running includes waiting for other measurements on "
         "this machine; preparation measures the default schedules; compilation writes the library; verification "
-        "compares it with its peers.",
+        "runs the chosen schedules beside the default ones and compares the library with its peers.",
     )
 
 

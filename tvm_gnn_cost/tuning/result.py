@@ -178,12 +178,27 @@ class EndToEnd:
         return next(one for one in self.networks if one.name == "tuned")
 
 
+@dataclass(frozen=True)
+class StruckOff:
+    """A program that was to be used, and computes something else.
+
+    Attributes:
+        task: TVM's name of its task.
+        reason: What is wrong, in a sentence without a subject.
+        trace: The steps that make it out of the task's program.
+    """
+
+    task: str
+    reason: str
+    trace: str
+
+
 @dataclass
 class TuneResult:
     """A tuning run.
 
     ``searched`` tells that a search has ended of itself: its budget was spent, or there was nothing left to measure.
-    ``library`` is the tuned network's file in ``work_dir``.
+    ``library`` is the tuned network's file in ``work_dir``, and ``struck`` are the programs that were left out of it.
     """
 
     settings: Settings
@@ -196,6 +211,7 @@ class TuneResult:
     searched: bool = False
     library: str = ""
     end_to_end: EndToEnd | None = None
+    struck: list[StruckOff] = field(default_factory=list)
     work_dir: Path = field(default=Path(), compare=False, repr=False)
 
     @property

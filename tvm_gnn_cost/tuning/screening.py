@@ -10,7 +10,7 @@ import numpy as np
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.measuring.tracker import Tracker
-from tvm_gnn_cost.progress import Progress, Step
+from tvm_gnn_cost.progress import Step
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Scheduler, Task
 from tvm_gnn_cost.tuning.listener import ResultListener
 
@@ -64,14 +64,6 @@ class Screening:
         with timed(self.seconds, "prediction"):
             scores = self.scheduler.score(self.model, task, self.target, candidates)
         return [candidates[i] for i in np.argsort(-scores, kind="stable")]
-
-    def choose(self, tasks: Sequence[Task], progress: Progress) -> list[tuple[Task, Any]]:
-        """The candidate of each task that the model takes for the fastest; nothing is measured."""
-        chosen = []
-        for number, task in enumerate(tasks, start=1):
-            progress(Step(f"choosing schedules: {number} of {len(tasks)} tasks, {task.name}"))
-            chosen += [(task, candidate) for candidate in self.rank(task)[:1]]
-        return chosen
 
     def measure(self, tasks: Sequence[Task], count: int, on: ResultListener) -> None:
         """Measures candidates of every task that matters, the slowest tasks first; the model learns from them.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
 from tvm_gnn_cost.training.checkpoint import Checkpoint, checkpoint_named
 from tvm_gnn_cost.tuning.arguments import check_network, check_settings
+from tvm_gnn_cost.tuning.choosing import Chooser
+from tvm_gnn_cost.tuning.compiling import Compiler, run_once
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
 from tvm_gnn_cost.tuning.interrupt import interruptible
 from tvm_gnn_cost.tuning.library import write_library
@@ -31,9 +33,6 @@ from tvm_gnn_cost.tuning.search import search
 
 #: Floating point operations of a task up to which its default schedule is measured too.
 _SMALL = 2e7
-
-#: A difference of outputs, relative to the largest one, that no order of additions in float16 explains.
-_DIFFERENT = 0.05
 
 #: Seconds for which a machine of a tracker runs the network, loading it included.
 _NETWORK_S = 900.0
@@ -193,30 +192,28 @@ def _run(
             result.save(work_dir)
     result.searched = True
     result.save(work_dir)
-    used = [pair for pair, used in zip(zip(tasks, result.tasks, strict=True), result.used, strict=True) if used]
-    improved = [task for task, found in used if found.improved]
-    unmeasured = [task for task, found in used if math.isinf(found.latency)]
-    chosen = []
-    if unmeasured:
-        progress(Stage("choosing schedules with the cost model"))
-        before = dict(screening.seconds)
-        chosen = screening.choose(unmeasured, progress)
-        for phase, seconds in screening.seconds.items():
-            result.spend(phase, seconds - before[phase])
+    start, before = time.perf_counter(), dict(screening.seconds)
+    chooser = Chooser(screening, tasks, result, work_dir, progress)
+    chooser.choose()
+    for phase, seconds in screening.seconds.items():
+        result.spend(phase, seconds - before[phase])
+    drawing = sum(screening.seconds.values()) - sum(before.values())
+    result.spend("verification", max(0.0, time.perf_counter() - start - drawing))
     progress(Stage("compiling the network with and without the tuned schedules"))
     about = {
         "tuned": {"cost_model": settings.cost_model, "trials": result.trials, "date": result.date},
         "machine": result.machine,
         "versions": result.versions,
     }
-    with timed(result.seconds, "compilation"):
-        tuned = scheduler.compile(network, target, work_dir, improved, chosen)
     with _elsewhere(tracker) as machine:
+        run = partial(run_once, scheduler, machine)
+        compiler = Compiler(scheduler, network, tasks, target, work_dir, run, progress)
         with timed(result.seconds, "compilation"):
+            tuned = compiler.compile(chooser)
             library = write_library(tuned, network, scheduler, settings.target, work_dir, about, machine)
         result.library = library.name
         with timed(result.seconds, "verification"):
-            untuned = scheduler.compile(network, target)
+            untuned = compiler.untuned
             following: Any = {"progress": progress, "interrupted": interrupted}
             if machine is not None:
                 compared = compare_elsewhere(network, scheduler, library, untuned, machine, **following)
@@ -228,10 +225,10 @@ def _run(
     result.end_to_end = compared
     result.save(work_dir)
     difference = result.end_to_end.tuned.difference
-    if difference is not None and difference > _DIFFERENT:
+    if difference is not None and difference > compiler.allowed:
         raise WorkError(
-            f"{library} computes something else than {result.end_to_end.reference}: an output differs by "
-            f"{100 * difference:.0f}% of its largest value, which rounding does not explain; do not use it"
+            f"{library} computes something else than {result.end_to_end.reference} in another process: an output "
+            f"differs by {100 * difference:.2g}% of its largest value, which rounding does not explain; do not use it"
         )
 
 

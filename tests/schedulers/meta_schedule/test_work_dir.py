@@ -16,6 +16,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.work_dir import (
     latency,
     open_database,
     records_by_task,
+    strike,
 )
 from tvm_gnn_cost.schedulers.scheduler import Task
 
@@ -62,6 +63,14 @@ def test_the_fastest_records_are_a_database(database: Database, tasks: list[Task
     assert ms.utils.shash2hex(record.workload.mod) == tasks[0].key
     assert len(fastest([tasks[2], tasks[0]], whole).get_all_tuning_records()) == 2
     assert len(fastest([], whole).get_all_tuning_records()) == 0
+
+
+def test_a_record_that_is_struck_off_has_failed(copy: Path, tasks: list[Task]) -> None:
+    before = records_by_task(tasks, open_database(copy))
+    strike(tasks[0], before[0][0].as_measure_candidate(), copy)
+    after = records_by_task(tasks, open_database(copy))
+    assert [latency(one) for one in after[0]] == [*map(latency, before[0][1:]), float("inf")]
+    assert [latency(one) for one in after[2]] == [latency(one) for one in before[2]]
 
 
 def test_half_a_last_line_is_cut_off(copy: Path) -> None:

@@ -38,8 +38,15 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target, target_of
-from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, Verifier, parameters_of, verify
-from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, fastest, latency, open_database, records_by_task
+from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, Verifier, parameters_of, ready, verify
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import (
+    commit,
+    fastest,
+    latency,
+    open_database,
+    records_by_task,
+    strike,
+)
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
     Machine,
@@ -95,6 +102,7 @@ class MetaSchedule:
         return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
+        self.build_pool.start(ready)
         import_tensor_intrin()
         return tasks_of(network, target)
 
@@ -145,6 +153,12 @@ class MetaSchedule:
         checks = self.verifier.checks_of([task for task, _ in candidates])
         jobs = [(candidate.sch.mod, check) for (_, candidate), check in zip(candidates, checks, strict=True)]
         return [one.message for one in self.build_pool.run(verify, jobs)]
+
+    def describe(self, task: Task, candidate: Any) -> str:
+        return str(candidate.sch.trace)
+
+    def dtypes(self, task: Task) -> Sequence[str]:
+        return parameters_of(task).dtypes
 
     def graphs(
         self, task: Task, target: tvm.target.Target, candidates: Sequence[Any], detail: Detail = "statements"
@@ -227,6 +241,14 @@ class MetaSchedule:
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
         found = records_by_task(tasks, open_database(work_dir))
         return [[latency(record) for record in records] for records in found]
+
+    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
+        found = records_by_task(tasks, open_database(work_dir))
+        ran = [[one for one in records if latency(one) < float("inf")] for records in found]
+        return [records[0].as_measure_candidate() if records else None for records in ran]
+
+    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
+        strike(task, candidate, work_dir)
 
     def search(
         self,

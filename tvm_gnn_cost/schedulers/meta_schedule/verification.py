@@ -113,6 +113,11 @@ def main_of(mod: tvm.IRModule) -> tvm.tirx.PrimFunc:
     return function
 
 
+def ready(_: None) -> Built:
+    """Does nothing; a pool's worker that calls this has imported what it needs."""
+    return Built("")
+
+
 def run_reference(job: ReferenceJob) -> Built:
     """Runs a task's unscheduled program and writes what it gives; a pool's worker calls this."""
     # Linking a library would take longer than to build this.

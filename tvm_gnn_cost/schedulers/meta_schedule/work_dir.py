@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import drop_broken_last_line
+from tvm_gnn_cost.files import drop_broken_last_line, write_text
 from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
@@ -64,6 +65,22 @@ def commit(
         database.commit_tuning_record(
             ms.database.TuningRecord(candidate.sch.trace, workload, seconds, target, candidate.args_info)
         )
+
+
+def strike(task: Task, candidate: ms.MeasureCandidate, work_dir: Path) -> None:
+    """Turns the records of a program into those of one that failed.
+
+    Raises:
+        InputError: the database is damaged.
+    """
+    database, program = read_database(work_dir), ms.utils.shash2hex(candidate.sch.mod)
+    lines = (work_dir / RECORDS).read_text().splitlines()
+    for record in database.records:
+        is_of_task = record.run_secs and database.workload(record).hash == task.key
+        if is_of_task and ms.utils.shash2hex(database.replay(record).sch.mod) == program:
+            workload, (trace, _, *others) = json.loads(lines[record.line - 1])
+            lines[record.line - 1] = json.dumps([workload, [trace, [FAILED_RUN_SECS], *others]])
+    write_text(work_dir / RECORDS, "".join(f"{line}\n" for line in lines))
 
 
 def fastest(tasks: Sequence[Task], database: ms.Database) -> ms.Database:
