@@ -35,6 +35,7 @@ MISSING = [
     ("import-log nosuch out --network resnet-18", "there is no file nosuch"),
     ("import-log /dev/null out --network nosuch.onnx", "there is no file nosuch.onnx"),
     ("embed nosuch out.png", "there is no folder nosuch"),
+    ("embed . out.xyz", "out.xyz: a picture's name must end in one of: "),
     ("report nosuch", "nosuch/tuning.json does not exist"),
 ]
 

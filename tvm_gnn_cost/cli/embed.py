@@ -14,7 +14,7 @@ from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
 def embed(
     store: StoreArgument,
     picture: Annotated[Path, typer.Argument(help="Where the 2-D picture of the node types goes (.png or .svg).")],
-    dim: Annotated[int, typer.Option(min=2, help="Length of a vector.")] = 16,
+    dim: Annotated[int, typer.Option(min=2, max=1024, help="Length of a vector.")] = 16,
     seed: Annotated[int, typer.Option(min=0, help="Of the random walks.")] = 0,
     json: JsonOption = None,
 ) -> None:
@@ -26,8 +26,9 @@ def embed(
         check_file(picture)
         from tvm_gnn_cost.datasets.programs import SAMPLED
         from tvm_gnn_cost.datasets.store import GraphStore
-        from tvm_gnn_cost.graphs.embedding import plot_vectors, train_vectors
+        from tvm_gnn_cost.graphs.embedding import check_picture, plot_vectors, train_vectors
 
+        check_picture(picture)
         graphs = GraphStore(store).programs().sample(SAMPLED, seed).graphs.read()
         vectors = train_vectors(graphs, dim=dim, seed=seed)
         plot_vectors(vectors, picture)

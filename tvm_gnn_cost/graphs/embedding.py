@@ -258,6 +258,19 @@ def _neighbours(graphs: ProgramGraphs) -> tuple[npt.NDArray[np.int64], npt.NDArr
     return offsets, lists if len(lists) else np.zeros(1, np.int64)
 
 
+def check_picture(path: Path) -> None:
+    """Refuses a picture that Matplotlib cannot write, before the work whose result it will show.
+
+    Raises:
+        InputError: its format is unknown.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in formats:
+        raise InputError(f"{path}: a picture's name must end in one of: {', '.join(f'.{name}' for name in formats)}")
+
+
 def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     """Plots the trained node types by the two principal components of their unit vectors.
 
@@ -272,6 +285,7 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    check_picture(path)
     names = [word for word in vectors.words if word != _END]
     if len(names) < 2:
         raise InputError(f"{len(names)} node type(s): at least two are needed for a picture")
@@ -299,12 +313,8 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({share[1]:.0%})")
     axes.set_title("Node types by their FastText vectors")
-    formats = figure.canvas.get_supported_filetypes()
-    kind = path.suffix.removeprefix(".")
-    if kind not in formats:
-        raise InputError(f"{path}: a picture's name must end in one of: {', '.join(f'.{name}' for name in formats)}")
     with replacing(path) as unfinished:
-        figure.savefig(unfinished, format=kind, bbox_inches="tight", dpi=130)
+        figure.savefig(unfinished, format=path.suffix.removeprefix("."), bbox_inches="tight", dpi=130)
 
 
 def _spread(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

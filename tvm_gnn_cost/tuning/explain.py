@@ -141,7 +141,7 @@ def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list
         raise InputError(f"{path} has no program that ran")
     if wanted.isdecimal():
         if len(wanted) > 9 or not 0 < int(wanted) <= len(ordered):
-            raise InputError(f"{path} has {len(ordered)} tasks; there is no task {wanted}")
+            raise InputError(f"{path} has {len(ordered)} tasks; there is no task {wanted[:20]}")
         return ordered[int(wanted) - 1]
     named = [one for one in ordered if wanted in one[0]]
     if not named:
