@@ -112,6 +112,8 @@ def resizing(
         if not shape[axis] or not size:
             raise Refused("it has no elements")
         places = _coordinates(coordinates, shape[axis], size, factor, start, end)
+        if mode == "nearest" and coordinates == "half_pixel_symmetric":
+            _check_certain(str(attributes.get("nearest_mode")), places)
         numbers, weights = (
             (_nearest(str(attributes.get("nearest_mode", "simple")), shape[axis], factor, places)[:, None], None)
             if mode == "nearest"
@@ -193,18 +195,28 @@ def _coordinates(mode: str, before: int, after: int, factor: Any, start: float, 
 
 def _nearest(mode: str, size: int, factor: Any, places: Floats) -> Integers:
     """The number of the nearest element for each coordinate."""
-    half = np.float32(0.5)
+    # ONNX Runtime takes what is so near to the middle for the middle.
+    exact, nearly = places.astype(np.float64), 0.5 + 1e-6
     rounded = {
         # What came before these modes.
         "simple": np.ceil(places) if factor < 1 else np.trunc(places),
         "floor": np.floor(places),
         "ceil": np.ceil(places),
-        "round_prefer_floor": np.ceil(places - half),
-        "round_prefer_ceil": np.floor(places + half),
+        "round_prefer_floor": np.ceil(exact - nearly),
+        "round_prefer_ceil": np.floor(exact + nearly),
     }
     if mode not in rounded:
         raise Refused(f"nearest_mode '{mode}' is unknown")
     return rounded[mode].clip(0, size - 1).astype(np.int64)
+
+
+def _check_certain(mode: str, places: Floats) -> None:
+    """Refuses coordinates that are rounded down or up by the last bit of their computation.
+
+    ONNX Runtime's computation of this one mode is not known to the bit.
+    """
+    if mode in ("floor", "ceil") and (np.abs(places - np.rint(places)) < 1e-5).any():
+        raise Refused(f"it is uncertain to which element '{mode}' with half_pixel_symmetric leads")
 
 
 def _weighted(

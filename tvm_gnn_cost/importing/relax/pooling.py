@@ -332,4 +332,5 @@ def max_roi_pool(node: Primitive) -> relax.Expr:
 
 def _half_away(value: Any) -> Any:
     """A coordinate rounded to an integer, halves away from zero; kept to what an integer holds."""
-    return tirx.round(tirx.min(tirx.max(value, -(2.0**24)), 2.0**24)).astype("int32")
+    kept = tirx.min(tirx.max(value, -(2.0**24)), 2.0**24)
+    return tirx.Select(kept >= 0, tirx.floor(kept + 0.5), tirx.ceil(kept - 0.5)).astype("int32")
