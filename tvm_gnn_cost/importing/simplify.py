@@ -195,6 +195,9 @@ class Simplifier:
         operator = node.op_type if not domain else f"{domain}:{node.op_type}"
         inputs = tuple(scope[one] for one in node.input)
         schema = self._schema(node.op_type, domain)
+        if schema is None and not domain:
+            # ONNX Runtime writes some operators of its own into ONNX's domain, or newer ones into older sets.
+            operator = f"com.microsoft:{operator}"
         version = schema.since_version if schema is not None else 1
         call = Call(node, inputs, _attributes(node, schema), version, scope, name)
         if operator in _SIZES:

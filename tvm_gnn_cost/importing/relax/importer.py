@@ -11,6 +11,7 @@ from tvm_gnn_cost.importing import (
     einsum,
     fourier,
     interpolation,
+    microsoft,
     quantized,
     recurrent,
     selections,
@@ -51,6 +52,7 @@ EXPANSIONS = {
     **selections.EXPANSIONS,
     **unpooling.EXPANSIONS,
     **interpolation.EXPANSIONS,
+    **microsoft.EXPANSIONS,
 }
 
 

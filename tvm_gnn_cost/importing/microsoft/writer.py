@@ -1,0 +1,92 @@
+"""Writes an operator of the domain ``com.microsoft`` in ONNX's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import helper
+
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Simplifier, Value
+
+#: The version of ONNX's operators that is written.
+OPSET = 21
+
+
+class Writer:
+    """Writes one operator in ONNX's own.
+
+    Args:
+        simplifier: Takes the operators.
+        call: The operator.
+    """
+
+    def __init__(self, simplifier: Simplifier, call: Call) -> None:
+        self.simplifier, self.call = simplifier, call
+
+    def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
+        """Adds an operator."""
+        return self.simplifier.emit(operator, *inputs, name=self.call.name, **attributes)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute; the schemas of this domain are not known, nor are their defaults."""
+        return self.call.attributes.get(name, default)
+
+    def tensor(self, position: int) -> Any:
+        """An operand that must be given."""
+        return self.call.tensor(position)
+
+    def has(self, position: int) -> bool:
+        """Whether an operand is given."""
+        return self.call.input(position) is not None
+
+    def plus(self, value: Any, position: int) -> Any:
+        """A value, with an operand added if it is given."""
+        return self("Add", value, self.tensor(position)) if self.has(position) else value
+
+    def reshaped(self, value: Any, *shape: int) -> Any:
+        """The same elements in other sizes."""
+        return self("Reshape", value, np.array(shape, np.int64))
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        """A value in another type."""
+        return self("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def number(self, value: float, like: Any) -> npt.NDArray[Any]:
+        """A number of the type of a tensor."""
+        return np.array(value, like.dtype)
+
+    def swapped(self, value: Any) -> Any:
+        """A value with its last two axes swapped."""
+        rank = len(value.shape)
+        return self("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+    def dequantized(self, position: int) -> Any:
+        """The number that an operand stands for, whose scale and zero point follow it."""
+        return self("DequantizeLinear", *(self.call.input(position + i) for i in range(3)))
+
+    def quantized(self, value: Any, position: int) -> Any:
+        """A number as an integer, whose scale and zero point are operands."""
+        return self("QuantizeLinear", value, self.call.input(position), self.call.input(position + 1))
+
+
+def written(write: Callable[[Writer], Any]) -> Expansion:
+    """An expansion of a function that writes with ONNX's newer operators, whatever the model's version."""
+
+    def expansion(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+        with simplifier.at_opset(OPSET):
+            found = write(Writer(simplifier, call))
+        return found if isinstance(found, list) else [found]
+
+    return expansion
+
+
+def channels_last(write: Writer, value: Any, function: Callable[[Any], Any], is_last: Any) -> Any:
+    """A function of images, whose channels may be the last axis."""
+    if not is_last:
+        return function(value)
+    axes = range(1, len(value.shape) - 1)
+    found = function(write("Transpose", value, perm=[0, len(value.shape) - 1, *axes]))
+    return write("Transpose", found, perm=[0, *(one + 1 for one in axes), 1])
