@@ -130,9 +130,10 @@ def dequantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         axis, block = int(call.attributes.get("axis", 1)), int(call.attributes.get("block_size", 0))
         wanted = int(call.attributes.get("output_dtype") or 0)
         dtype = helper.tensor_dtype_to_np_dtype(wanted) if wanted else scale.dtype
-        real = writer.cast(x, np.int32)
+        # Differences of 16 bits are exact in float32.
+        real = writer.cast(x, np.int32 if np.dtype(x.dtype) == np.int32 else _FLOAT32)
         if _unless_zero(zero) is not None:
-            real = writer.emit("Sub", real, writer.cast(writer.spread(zero, x.shape, axis, block), np.int32))
+            real = writer.emit("Sub", real, writer.cast(writer.spread(zero, x.shape, axis, block), real.dtype))
         factor = writer.cast(writer.spread(scale, x.shape, axis, block), _FLOAT32)
         return [writer.cast(writer.emit("Mul", writer.cast(real, _FLOAT32), factor), dtype)]
 
