@@ -19,11 +19,18 @@ def collect(
         ),
     ],
     folder: Annotated[Path, typer.Argument(help="Where the collection is kept; the same one resumes.")],
-    random: Annotated[int, typer.Option(min=0, help="Random samples of the design space, for each task.")] = 12,
-    guided: Annotated[int, typer.Option(min=0, help="Samples near the fastest ones so far, for each task.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    random: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Random samples of the design space, for each task.")
+    ] = 12,
+    guided: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Samples near the fastest ones so far, for each task.")
+    ] = 8,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the samples.")] = 0,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds for which a batch is measured again while other processes are busy.")
+        float,
+        typer.Option(
+            min=0, max=1e6, help="Seconds for which a batch is measured again while other processes are busy."
+        ),
     ] = 20,
     scheduler: Annotated[
         SchedulerOption,
