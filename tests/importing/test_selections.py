@@ -21,5 +21,5 @@ def test_compress_by_a_constant(attributes: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("operator", ["NonZero", "Unique"])
 def test_unknown_sizes_are_refused(operator: str) -> None:
-    with pytest.raises(InputError, match=f"{operator} .*: the size of its output depends on values"):
+    with pytest.raises(InputError, match=rf"{operator} .*: the size of its output depends on values"):
         check(helper.make_node(operator, ["x"], ["y"]), {"x": X}, wanted=[])

@@ -11,7 +11,9 @@ from tvm_gnn_cost.importing import (
     einsum,
     fourier,
     interpolation,
+    machine_learning,
     microsoft,
+    ngrams,
     quantized,
     recurrent,
     selections,
@@ -52,7 +54,9 @@ EXPANSIONS = {
     **selections.EXPANSIONS,
     **unpooling.EXPANSIONS,
     **interpolation.EXPANSIONS,
+    **machine_learning.EXPANSIONS,
     **microsoft.EXPANSIONS,
+    **ngrams.EXPANSIONS,
 }
 
 

@@ -1,0 +1,328 @@
+"""Writes operators of the domain ``ai.onnx.ml``: scaling, linear models and trees on numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import helper
+
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
+
+_OPSET = 18
+
+#: No matrix of which nodes lead to which leaves has more numbers.
+_LARGEST = 2**24
+
+#: The comparison that leads to a tree's true branch; those that ONNX lacks are the opposite of another one.
+_COMPARISONS = {
+    "BRANCH_LEQ": ("LessOrEqual", False),
+    "BRANCH_LT": ("Less", False),
+    "BRANCH_GTE": ("GreaterOrEqual", False),
+    "BRANCH_GT": ("Greater", False),
+    "BRANCH_EQ": ("Equal", False),
+    "BRANCH_NEQ": ("Equal", True),
+}
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes one operator in ONNX's own."""
+
+    simplifier: Simplifier
+    call: Call
+
+    def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
+        return self.simplifier.emit(operator, *inputs, name=self.call.name, **attributes)
+
+    def attribute(self, name: str) -> Any:
+        return self.call.attributes.get(name)
+
+    def floats(self, name: str) -> npt.NDArray[Any]:
+        """A list of numbers, which is an attribute of either type."""
+        values = self.attribute(name)
+        other = self.attribute(f"{name}_as_tensor")
+        return np.asarray(other if other is not None else (values or ()), np.float32)
+
+    def numbers(self) -> Any:
+        """The operand in float32."""
+        return self.cast(self.call.tensor(0), np.float32)
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        wanted = np.dtype(dtype)
+        if value.dtype == wanted:
+            return value
+        return self("Cast", value, to=helper.np_dtype_to_tensor_dtype(wanted))
+
+    def rows(self) -> Any:
+        """The operand in float32, as a matrix."""
+        value = self.numbers()
+        return value if len(value.shape) == 2 else self("Reshape", value, np.array([-1, value.shape[-1]]))
+
+
+def _written(write: Callable[[_Writer], Any]) -> Expansion:
+    def expansion(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+        with simplifier.at_opset(_OPSET):
+            found = write(_Writer(simplifier, call))
+        return found if isinstance(found, list) else [found]
+
+    return expansion
+
+
+def _features(write: _Writer) -> Any:
+    value = write.call.tensor(0)
+    places = write("Reshape", write.call.tensor(1), np.array([-1]))
+    if len(value.shape) == 1:
+        value = write("Reshape", value, np.array([1, value.shape[0]]))
+    return write("Gather", value, places, axis=-1)
+
+
+def _binarizer(write: _Writer) -> Any:
+    value = write.call.tensor(0)
+    return write.cast(write("Greater", value, np.array(write.attribute("threshold"), value.dtype)), value.dtype)
+
+
+def _scaler(write: _Writer) -> Any:
+    found = write.numbers()
+    for operator, name in (("Sub", "offset"), ("Mul", "scale")):
+        if write.attribute(name):
+            found = write(operator, found, np.array(write.attribute(name), np.float32))
+    return found
+
+
+def _normalizer(write: _Writer) -> Any:
+    x, norm = write.numbers(), write.attribute("norm")
+    axes = np.array([-1])
+    if norm == "MAX":
+        size = write("ReduceMax", x, axes)
+    elif norm == "L1":
+        size = write("ReduceSum", write("Abs", x), axes)
+    else:
+        size = write("Sqrt", write("ReduceSum", write("Mul", x, x), axes))
+    # A row of zeros stays as it is.
+    zero, one = np.array(0, np.float32), np.array(1, np.float32)
+    return write("Div", x, write("Where", write("Equal", size, zero), one, size))
+
+
+def _linear(write: _Writer, count: int) -> Any:
+    """The products of rows with ``count`` lists of coefficients."""
+    matrix = write.floats("coefficients").reshape(count, -1).T
+    found = write("MatMul", write.rows(), np.ascontiguousarray(matrix))
+    intercepts = write.floats("intercepts")
+    return write("Add", found, intercepts) if intercepts.size else found
+
+
+def _transformed(write: _Writer, scores: Any, kind: str) -> Any:
+    """Scores behind the operator's last function."""
+    names = {"NONE": None, "LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
+    if kind not in names:
+        raise Refused(f"its last function is {kind}")
+    name = names[kind]
+    return scores if name is None else write(name, scores)
+
+
+def _linear_regressor(write: _Writer) -> Any:
+    return _transformed(write, _linear(write, int(write.attribute("targets"))), write.attribute("post_transform"))
+
+
+def _linear_classifier(write: _Writer) -> Any:
+    labels = write.attribute("classlabels_ints")
+    if not labels:
+        raise Refused("its labels are of the type string")
+    count = write.floats("coefficients").size // write.rows().shape[1]
+    if count != len(labels):
+        raise Refused("it tells two classes by one score")
+    scores = _linear(write, count)
+    best = write("ArgMax", scores, axis=1, keepdims=0)
+    return [
+        write("Gather", np.array(labels, np.int64), best),
+        _transformed(write, scores, write.attribute("post_transform")),
+    ]
+
+
+@dataclass(frozen=True)
+class _Trees:
+    """Trees as arrays: which of the nodes lead to which of the leaves.
+
+    Attributes:
+        features: The column that each node reads.
+        values: What it is compared with.
+        modes: How, as in ``BRANCH_LEQ``.
+        tracks: Whether a missing number leads to the true branch.
+        paths: ``(nodes, leaves)``: 1 or -1 where a leaf is behind the true or the false branch of a node, else 0.
+        weights: ``(leaves, targets)``.
+    """
+
+    features: npt.NDArray[Any]
+    values: npt.NDArray[Any]
+    modes: list[str]
+    tracks: npt.NDArray[Any]
+    paths: npt.NDArray[Any]
+    weights: npt.NDArray[Any]
+
+
+def _summed(write: _Writer, trees: _Trees) -> Any:
+    """The sum of the weights of the leaves that each row comes to: ``(rows, targets)``.
+
+    All nodes are compared at once. A row comes to a leaf if all nodes on its path decide for it, which a product with
+    the matrix of the paths counts.
+    """
+    if write.call.tensor(0).dtype == np.float64:
+        raise Refused("its input is float64, and it is computed in float32")
+    x = write.rows()
+    if not len(trees.features):
+        return np.repeat(trees.weights.sum(0, keepdims=True), x.shape[0], axis=0).astype(np.float32)
+    order = np.argsort(np.array(trees.modes), kind="stable")
+    paths = trees.paths[order]
+    parts = []
+    for mode in sorted(set(trees.modes)):
+        own = order[np.array(trees.modes)[order] == mode]
+        if mode not in _COMPARISONS:
+            raise Refused(f"its nodes are of the kind {mode}")
+        operator, is_opposite = _COMPARISONS[mode]
+        read = write("Gather", x, trees.features[own], axis=1)
+        decided = write(operator, read, trees.values[own].astype(np.float32))
+        if is_opposite:
+            decided = write("Not", decided)
+        if trees.tracks[own].any():
+            decided = write("Or", decided, write("And", write("IsNaN", read), trees.tracks[own].astype(bool)))
+        parts.append(write.cast(decided, np.float32))
+    decisions = parts[0] if len(parts) == 1 else write("Concat", *parts, axis=1)
+    # A path agrees in as many true decisions as it has true branches, and in none of its false ones.
+    wanted = (paths > 0).sum(0).astype(np.float32)
+    agreed = write("MatMul", decisions, paths.astype(np.float32))
+    reached = write.cast(write("Equal", agreed, wanted), np.float32)
+    return write("MatMul", reached, trees.weights.astype(np.float32))
+
+
+def _paths(children: Mapping[int, tuple[int, int]], roots: Sequence[int], leaves: Sequence[int]) -> npt.NDArray[Any]:
+    """The matrix of the paths; nodes and leaves are numbers, and nodes come in the order of ``children``."""
+    rows = {node: row for row, node in enumerate(children)}
+    columns = {leaf: column for column, leaf in enumerate(leaves)}
+    if len(rows) * len(columns) > _LARGEST:
+        raise Refused(f"its trees have {len(rows)} nodes and {len(columns)} leaves, which are too many")
+    found = np.zeros((len(rows), len(columns)), np.int8)
+    stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(root, ()) for root in roots]
+    while stack:
+        node, path = stack.pop()
+        if node not in children:
+            for above, sign in path:
+                found[rows[above], columns[node]] = sign
+            continue
+        if len(path) > len(children):
+            raise Refused("its trees have a circle")
+        true, false = children[node]
+        stack += [(true, (*path, (node, 1))), (false, (*path, (node, -1)))]
+    return found
+
+
+def _trees_of_lists(write: _Writer, kind: str, targets: int) -> _Trees:
+    """The trees of the older operators, whose nodes have a number within their tree."""
+    names = list(zip(write.attribute("nodes_treeids"), write.attribute("nodes_nodeids"), strict=True))
+    number = {name: i for i, name in enumerate(names)}
+    modes = write.attribute("nodes_modes")
+    nodes = [i for i, mode in enumerate(modes) if mode != "LEAF"]
+    leaves = [i for i, mode in enumerate(modes) if mode == "LEAF"]
+    behind = [write.attribute(f"nodes_{one}nodeids") for one in ("true", "false")]
+    children = {i: (number[names[i][0], behind[0][i]], number[names[i][0], behind[1][i]]) for i in nodes}
+    inner = {one for pair in children.values() for one in pair}
+    weights = np.zeros((len(leaves), targets), np.float32)
+    column = {leaf: i for i, leaf in enumerate(leaves)}
+    places = zip(*(write.attribute(f"{kind}_{one}") for one in ("treeids", "nodeids", "ids")), strict=True)
+    for (tree, node, target), weight in zip(places, write.floats(f"{kind}_weights"), strict=True):
+        weights[column[number[tree, node]], target] += weight
+    values = write.floats("nodes_values")
+    tracks = np.array(write.attribute("nodes_missing_value_tracks_true") or [0] * len(modes))
+    return _Trees(
+        np.array(write.attribute("nodes_featureids"), np.int64)[nodes],
+        values[nodes],
+        [modes[i] for i in nodes],
+        tracks[nodes],
+        _paths(children, [i for i in range(len(names)) if i not in inner], leaves),
+        weights,
+    )
+
+
+def _tree_regressor(write: _Writer) -> Any:
+    kind = write.attribute("aggregate_function")
+    targets = int(write.attribute("n_targets"))
+    trees = _trees_of_lists(write, "target", targets)
+    found = _summed(write, trees)
+    if kind == "AVERAGE":
+        found = write("Div", found, np.array(len(set(write.attribute("nodes_treeids"))), np.float32))
+    elif kind != "SUM":
+        raise Refused(f"it takes the {kind} of its trees")
+    base = write.floats("base_values")
+    found = write("Add", found, base) if base.size else found
+    return _transformed(write, found, write.attribute("post_transform"))
+
+
+def _tree_classifier(write: _Writer) -> Any:
+    labels = write.attribute("classlabels_int64s")
+    if not labels:
+        raise Refused("its labels are of the type string")
+    if len(set(write.attribute("class_ids"))) == 1:
+        raise Refused("it tells two classes by one score")
+    scores = _summed(write, _trees_of_lists(write, "class", len(labels)))
+    base = write.floats("base_values")
+    scores = write("Add", scores, base) if base.size else scores
+    best = write("ArgMax", scores, axis=1, keepdims=0)
+    return [
+        write("Gather", np.array(labels, np.int64), best),
+        _transformed(write, scores, write.attribute("post_transform")),
+    ]
+
+
+def _trees(write: _Writer) -> Any:
+    """``TreeEnsemble``: nodes and leaves have numbers of their own; membership in a set is refused."""
+    names = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
+    modes = [names[int(one)] for one in write.attribute("nodes_modes")]
+    if "BRANCH_MEMBER" in modes:
+        raise Refused("its nodes look for members of sets")
+    count, targets = len(modes), int(write.attribute("n_targets"))
+    leaf_targets = write.attribute("leaf_targetids")
+    behind = [
+        [one + count if is_leaf else one for one, is_leaf in zip(ids, flags, strict=True)]
+        for ids, flags in (
+            (write.attribute("nodes_truenodeids"), write.attribute("nodes_trueleafs")),
+            (write.attribute("nodes_falsenodeids"), write.attribute("nodes_falseleafs")),
+        )
+    ]
+    children = dict(enumerate(zip(*behind, strict=True)))
+    # A tree of one leaf is a node both of whose branches are that leaf.
+    leaves = [count + i for i in range(len(leaf_targets))]
+    if any(true == false for true, false in children.values()):
+        raise Refused("one of its trees is a single leaf")
+    weights = np.zeros((len(leaves), targets), np.float32)
+    weights[np.arange(len(leaves)), leaf_targets] = np.asarray(write.attribute("leaf_weights"), np.float32)
+    tracks = np.array(write.attribute("nodes_missing_value_tracks_true") or [0] * count)
+    kind = ("AVERAGE", "SUM", "MIN", "MAX")[write.attribute("aggregate_function")]
+    roots = list(write.attribute("tree_roots"))
+    features = np.array(write.attribute("nodes_featureids"), np.int64)
+    values = np.asarray(write.attribute("nodes_splits"), np.float32)
+    found = _summed(write, _Trees(features, values, modes, tracks, _paths(children, roots, leaves), weights))
+    if kind == "AVERAGE":
+        found = write("Div", found, np.array(len(roots), np.float32))
+    elif kind != "SUM":
+        raise Refused(f"it takes the {kind} of its trees")
+    last = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[write.attribute("post_transform")]
+    return write.cast(_transformed(write, found, last), write.call.tensor(0).dtype)
+
+
+_WRITTEN: dict[str, Callable[[_Writer], Any]] = {
+    "ArrayFeatureExtractor": _features,
+    "Binarizer": _binarizer,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _linear_regressor,
+    "Normalizer": _normalizer,
+    "Scaler": _scaler,
+    "TreeEnsemble": _trees,
+    "TreeEnsembleClassifier": _tree_classifier,
+    "TreeEnsembleRegressor": _tree_regressor,
+}
+
+#: How each operator is written.
+EXPANSIONS: dict[str, Expansion] = {f"ai.onnx.ml:{name}": _written(write) for name, write in _WRITTEN.items()}

@@ -1,0 +1,103 @@
+"""Writes ``TfIdfVectorizer``: how often each of some sequences of numbers occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+
+from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
+
+
+def vectorize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``TfIdfVectorizer``, of integers: an element of the output for each sequence of the pool.
+
+    A sequence occurs where its numbers follow each other, or do so when up to ``max_skip_count`` are left out between
+    each two of them.
+    """
+    value, attributes = call.tensor(0), call.attributes
+    pool = attributes.get("pool_int64s")
+    if pool is None:
+        raise Refused("its type is string")
+    places = np.array(attributes["ngram_indexes"])
+    length = value.shape[-1]
+    row = value if len(value.shape) == 2 else simplifier.emit("Reshape", value, np.array([1, length]), name=call.name)
+    totals: list[Any] = []
+    columns: list[int] = []
+    first = 0
+    for size, sequences in _by_size(pool, attributes["ngram_counts"]):
+        own, first = places[first : first + len(sequences)], first + len(sequences)
+        if not len(sequences) or not attributes["min_gram_length"] <= size <= attributes["max_gram_length"]:
+            continue
+        windows = _windows(length, size, attributes["max_skip_count"])
+        if not len(windows):
+            continue
+        with simplifier.at_opset(18):
+            totals.append(_counted(simplifier, call, row, windows, sequences))
+        columns.extend(own.tolist())
+    with simplifier.at_opset(18):
+        found = _arranged(simplifier, call, totals, columns, int(places.max()) + 1, row.shape[0])
+        found = _weighted(simplifier, call, found, places)
+        if len(value.shape) == 1:
+            found = simplifier.emit("Reshape", found, np.array([int(places.max()) + 1]), name=call.name)
+    return [found]
+
+
+def _by_size(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, npt.NDArray[Any]]]:
+    """The sequences of each size, one in each row."""
+    ends = [*starts[1:], len(pool)]
+    return [
+        (size, np.array(pool[start:end], np.int64).reshape(-1, size))
+        for size, (start, end) in enumerate(zip(starts, ends, strict=True), start=1)
+    ]
+
+
+def _windows(length: int, size: int, skips: int) -> npt.NDArray[Any]:
+    """Where the numbers of a sequence can be, one place of it in each row."""
+    steps = range(1, skips + 2) if size > 1 else range(1, 2)
+    found = [start + step * np.arange(size) for step in steps for start in range(length - step * (size - 1))]
+    return np.array(found, np.int64).reshape(-1, size)
+
+
+def _counted(
+    simplifier: Simplifier, call: Call, row: Any, windows: npt.NDArray[Any], sequences: npt.NDArray[Any]
+) -> Value:
+    """How often each sequence occurs in each row: ``(rows, sequences)``."""
+    read = simplifier.emit("Gather", row, windows[:, None], axis=1, name=call.name)
+    equal = simplifier.emit("Equal", read, sequences.astype(row.dtype), name=call.name)
+    number = simplifier.emit("Cast", equal, to=TensorProto.FLOAT, name=call.name)
+    whole = simplifier.emit("ReduceMin", number, np.array([-1]), keepdims=0, name=call.name)
+    total: Value = simplifier.emit("ReduceSum", whole, np.array([1]), keepdims=0, name=call.name)
+    return total
+
+
+def _arranged(
+    simplifier: Simplifier, call: Call, totals: list[Any], columns: list[int], width: int, rows: int
+) -> Value:
+    """The counts in the columns that they belong to; zeros in all others."""
+    counts = simplifier.emit("Concat", *totals, np.zeros((rows, 1), np.float32), axis=1, name=call.name)
+    order = np.full(width, len(columns))
+    order[columns] = np.arange(len(columns))
+    found: Value = simplifier.emit("Gather", counts, order, axis=1, name=call.name)
+    return found
+
+
+def _weighted(simplifier: Simplifier, call: Call, counts: Value, places: npt.NDArray[Any]) -> Value:
+    """Counts, or whether there are any, and that or both with a weight for each sequence."""
+    mode = call.attributes["mode"]
+    found: Any = counts
+    if mode == "IDF":
+        found = simplifier.emit("Min", found, np.array(1, np.float32), name=call.name)
+    if mode != "TF" and call.attributes.get("weights"):
+        weights = np.ones(int(places.max()) + 1, np.float32)
+        weights[places] = call.attributes["weights"]
+        found = simplifier.emit("Mul", found, weights, name=call.name)
+    result: Value = found
+    return result
+
+
+#: How the operator is written.
+EXPANSIONS: dict[str, Expansion] = {"TfIdfVectorizer": vectorize}
