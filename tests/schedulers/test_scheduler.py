@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 
 from tests.onnx_files import perceptron, run_perceptron, write_perceptron
-from tests.schedulers.conftest import Listener, search_settings
+from tests.schedulers.conftest import QUICK, Listener, search_settings
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.measuring.machine import describe_machine
+from tvm_gnn_cost.measuring.verification import Reference
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import (
     SAMPLING_PHASES,
@@ -349,6 +351,45 @@ def test_a_search_measures_reports_and_records(searched: tuple[Path, Listener], 
     for number, latencies in listener.batches:
         # auto_scheduler writes seconds with six digits; a MetaSchedule database has the fastest first.
         assert sorted(recorded[number]) == pytest.approx(sorted(latencies), rel=1e-5)
+
+
+def test_right_candidates_have_no_fault(task: Task, target: Any, candidates: list[Any]) -> None:
+    assert scheduler().faults([(task, one) for one in candidates[:3]], target) == [""] * 3
+    assert scheduler().describe(task, candidates[0]) != scheduler().describe(task, candidates[1])
+    assert set(scheduler().dtypes(task)) == {"float32"}
+
+
+def test_a_program_that_computes_something_else_has_failed(
+    task: Task, target: Any, candidates: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is compared with what is twice as large.
+    chosen: Any = scheduler()
+    key = task.workload if chosen.name == "auto-scheduler" else task
+    (check,) = chosen.verifier.checks_of([key])
+    reference = Reference.load(Path(check.reference))
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "other.npz"
+        replace(reference, expected=[2 * one for one in reference.expected]).save(other)
+        monkeypatch.setitem(chosen.verifier.checks, task.key, check._replace(reference=str(other)))
+        (said,) = chosen.faults([(task, candidates[0])], target)
+        ((_, (outcome,)),) = chosen.measure([(task, candidates[:1])], target, QUICK)
+    assert said.startswith("computes something else in output 0: ")
+    assert (outcome.failure, outcome.seconds, outcome.message) == (Failure.WRONG_ANSWER, (), said)
+
+
+def test_a_record_that_is_struck_off_gives_way_to_the_next(
+    task: Task, tasks: list[Task], target: Any, candidates: list[Any], outcomes: list[Outcome], tmp_path: Path
+) -> None:
+    scheduler().record([(task, candidates, outcomes)], target, tmp_path)
+    before = sorted(scheduler().latencies([task], tmp_path)[0])
+    others = [one for one in tasks if one.key != task.key]
+    first, *nothing = scheduler().best([task, *others], tmp_path)
+    assert nothing == [None] * len(others)
+    scheduler().strike(task, first, tmp_path)
+    after = sorted(scheduler().latencies([task], tmp_path)[0])
+    assert after == [*before[1:], float("inf")]
+    (second,) = scheduler().best([task], tmp_path)
+    assert scheduler().describe(task, second) != scheduler().describe(task, first)
 
 
 def test_no_search_no_latencies(tasks: list[Task], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tvm_gnn_cost.tuning.report import headline, latency, tables, write_report
-from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, NetworkTimes, Settings, TaskResult, TuneResult
+from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, NetworkTimes, Settings, StruckOff, TaskResult, TuneResult
 
 HOSTILE = "conv<script>alert('1')</script>&"
 
@@ -199,3 +199,10 @@ def test_latencies_are_readable(seconds, text):
 def test_no_result_is_a_clear_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="no network was tuned in"):
         write_report(tmp_path)
+
+
+def test_programs_that_are_struck_off_are_said(result: TuneResult) -> None:
+    assert not any("Struck off" in table.title for table in tables(result))
+    result.struck.append(StruckOff(HOSTILE, "computes something else in output 0: 3 of 4 values", "a trace"))
+    (table,) = [table for table in tables(result) if "Struck off" in table.title]
+    assert table.rows == [(HOSTILE, "it computes something else in output 0: 3 of 4 values")]

@@ -11,6 +11,7 @@ from tests.schedulers.conftest import Listener
 from tvm_gnn_cost.schedulers.auto_scheduler import search
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
@@ -39,10 +40,11 @@ def test_a_gnns_seconds_are_told_apart(checkpoint: str) -> None:
 def test_builder_and_runner_are_timed_and_given_back(
     monkeypatch: pytest.MonkeyPatch, build_pool: BuildPool[Program]
 ) -> None:
-    pools = []
+    pools, verifier = [], Verifier(build_pool)
 
-    def build(pool: object, inputs: list[int]) -> list[int]:
+    def build(pool: object, inputs: list[int], checked_by: object) -> list[int]:
         time.sleep(0.01)
+        assert checked_by is verifier
         pools.append(pool)
         return inputs
 
@@ -56,7 +58,7 @@ def test_builder_and_runner_are_timed_and_given_back(
     try:
         tvm.register_func(BUILD, lambda *_: 1, override=True)
         tvm.register_func(RUN, lambda *_: 2, override=True)
-        with search._measurement(MeasureSettings(), build_pool) as seconds:
+        with search._measurement(MeasureSettings(), verifier) as seconds:
             assert seconds == {"building": 0.0, "running": 0.0}
             assert list(tvm.get_global_func(BUILD)([3], 2)) == [3]
             assert pools == [build_pool]

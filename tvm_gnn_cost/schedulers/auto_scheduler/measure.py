@@ -13,6 +13,7 @@ from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 
 from tvm_gnn_cost.datasets.tenset import CODES, FAILURES
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_states
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier, arguments_of
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome, Task
 from tvm_gnn_cost.schedulers.turn_runner import BuiltProgram, turn_runner
@@ -22,11 +23,21 @@ _NO_COST = 1e10
 
 
 def measure_states(
-    groups: Sequence[tuple[Task, Sequence[Any]]], settings: MeasureSettings, pool: BuildPool[Program]
+    groups: Sequence[tuple[Task, Sequence[Any]]],
+    settings: MeasureSettings,
+    pool: BuildPool[Program],
+    verifier: Verifier | None = None,
 ) -> Iterator[tuple[Task, list[Outcome]]]:
-    """Builds the states of all tasks, then runs them and yields the outcomes task by task."""
+    """Builds the states of all tasks, then runs them and yields the outcomes task by task.
+
+    Args:
+        groups: The states of each task.
+        settings: How they are measured.
+        pool: Builds them.
+        verifier: Knows what each is compared with; they are not if None.
+    """
     inputs = [[MeasureInput(task.workload, state) for state in states] for task, states in groups]
-    built = iter(build_states(pool, [one for some in inputs for one in some]))
+    built = iter(build_states(pool, [one for some in inputs for one in some], verifier))
     batches = [(task, some, [next(built) for _ in some]) for (task, _), some in zip(groups, inputs, strict=True)]
     runner = turn_runner(settings)
     calls = [(task, partial(run_built, some, ready, runner.run)) for task, some, ready in batches]
@@ -60,8 +71,8 @@ def run_built(
 
 
 def _program(measured: Any, built: Any) -> BuiltProgram:
-    tensors = measured.task.compute_dag.tensors
-    infos = tuple(("TENSOR", str(one.dtype), tuple(int(size) for size in one.shape)) for one in tensors)
+    arguments = arguments_of(measured.task)
+    infos = tuple(("TENSOR", one.dtype, one.shape, *([one.bound] if one.bound else [])) for one in arguments)
     return str(built.filename), infos
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import auto_scheduler
+from tvm.auto_scheduler.measure import MeasureInput
 from tvm.target import Target
 
 from tvm_gnn_cost.datasets.database_files import is_database
@@ -38,16 +39,19 @@ from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     tasks_of_workload,
 )
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS
-from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, untuned
+from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of, untuned
 from tvm_gnn_cost.schedulers.auto_scheduler.search import search
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target, target_of
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier, dtypes_of, faults, ready
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     RECORDS,
     append_records,
+    best,
     latencies,
     pairs,
     save_untuned,
     schedules,
+    strike,
     unmeasured,
 )
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
@@ -83,6 +87,11 @@ class AutoScheduler:
         """The worker processes that build all programs; started when the first one is built."""
         return BuildPool(build_and_export)
 
+    @cached_property
+    def verifier(self) -> Verifier:
+        """Knows what the programs of each task are compared with."""
+        return Verifier(self.build_pool)
+
     def versions(self) -> dict[str, str]:
         return {"tvm": tvm.__version__}
 
@@ -104,6 +113,7 @@ class AutoScheduler:
         return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: Target) -> list[Task]:
+        self.build_pool.start(ready)
         return extract_tasks(network, target)
 
     def check_workload(self, name: str) -> None:
@@ -125,7 +135,17 @@ class AutoScheduler:
     def measure(
         self, groups: Sequence[tuple[Task, Sequence[Any]]], target: Target, settings: MeasureSettings
     ) -> Iterator[tuple[Task, list[Outcome]]]:
-        return measure_states(groups, settings, self.build_pool)
+        return measure_states(groups, settings, self.build_pool, self.verifier)
+
+    def faults(self, candidates: Sequence[tuple[Task, Any]], target: Target) -> list[str]:
+        inputs = [MeasureInput(task.workload, state) for task, state in candidates]
+        return faults(self.build_pool, inputs, self.verifier.checks_of([task.workload for task, _ in candidates]))
+
+    def describe(self, task: Task, candidate: Any) -> str:
+        return steps_of(task.workload, candidate)
+
+    def dtypes(self, task: Task) -> Sequence[str]:
+        return dtypes_of(task.workload)
 
     def graphs(
         self, task: Task, target: Target, candidates: Sequence[Any], detail: Detail = "statements"
@@ -189,13 +209,19 @@ class AutoScheduler:
         groups = [(task, [state]) for task, state in zip(tasks, states, strict=True)]
         # A program before any schedule can be a hundred times slower than a tuned one.
         settings = MeasureSettings(repeats=1, turns=1, timeout_s=120, tracker=tracker)
-        measured = self.measure(groups, target, settings)
+        measured = measure_states(groups, settings, self.build_pool)
         outcomes = [outcome for _, (outcome,) in measured]
         save_untuned(tasks, states, outcomes, work_dir)
         return outcomes
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
         return latencies(tasks, work_dir)
+
+    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
+        return best(tasks, work_dir)
+
+    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
+        strike(task, candidate, work_dir)
 
     def search(
         self,
@@ -205,7 +231,7 @@ class AutoScheduler:
         settings: SearchSettings,
         on: SearchListener,
     ) -> None:
-        search(tasks, model, self.build_pool, work_dir, settings, on)
+        search(tasks, model, self.verifier, work_dir, settings, on)
 
     def compile(
         self,

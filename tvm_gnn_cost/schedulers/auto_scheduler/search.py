@@ -14,12 +14,12 @@ from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.stopwatch import timed
-from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_states
+from tvm_gnn_cost.schedulers.auto_scheduler.builder import build_states
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
-from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
@@ -31,7 +31,7 @@ _UNLIMITED = 2**24
 def search(
     tasks: Sequence[Task],
     model: Any,
-    pool: BuildPool[Program],
+    verifier: Verifier,
     work_dir: Path,
     settings: SearchSettings,
     on: SearchListener,
@@ -41,7 +41,7 @@ def search(
     Args:
         tasks: The tasks.
         model: A cost model of ``auto_scheduler``.
-        pool: Builds the states.
+        verifier: Knows what states are compared with, and the processes that build and compare them.
         work_dir: The folder of the records.
         settings: How the search runs.
         on: Follows the search.
@@ -65,7 +65,7 @@ def search(
         init_search_callbacks=callbacks,
     )
     earlier = _model_seconds(model)
-    with PROCESS_WIDE, _measurement(MeasureSettings(tracker=settings.tracker), pool) as measuring:
+    with PROCESS_WIDE, _measurement(MeasureSettings(tracker=settings.tracker), verifier) as measuring:
 
         def seconds(elapsed: float) -> dict[str, float]:
             known = {phase: spent - earlier[phase] for phase, spent in _model_seconds(model).items()} | measuring
@@ -121,7 +121,7 @@ def _model_seconds(model: Any) -> dict[str, float]:
 
 
 @contextmanager
-def _measurement(settings: MeasureSettings, pool: BuildPool[Program]) -> Iterator[dict[str, float]]:
+def _measurement(settings: MeasureSettings, verifier: Verifier) -> Iterator[dict[str, float]]:
     """Puts our builder and our runner in place of ``auto_scheduler``'s, and yields the seconds spent in each."""
     seconds = {"building": 0.0, "running": 0.0}
     names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
@@ -129,7 +129,7 @@ def _measurement(settings: MeasureSettings, pool: BuildPool[Program]) -> Iterato
 
     def build(inputs: Sequence[Any], *_settings: Any) -> Any:
         with timed(seconds, "building"):
-            return build_states(pool, inputs)
+            return build_states(verifier.pool, inputs, verifier)
 
     def run(inputs: Sequence[Any], built: Sequence[Any], *_settings: Any) -> Any:
         with timed(seconds, "running"):

@@ -10,15 +10,21 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 from tvm.auto_scheduler.measure_record import dump_record_to_string
 
+from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.tenset import CODES
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.files import append_lines, drop_broken_last_line
+from tvm_gnn_cost.files import append_lines, drop_broken_last_line, write_text
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of
+from tvm_gnn_cost.schedulers.auto_scheduler.sampling import steps_of
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
 #: The files of measure records in a work directory: of the search, and of the programs before any schedule.
 RECORDS = "records.json"
 UNTUNED = "untuned.json"
+
+#: What a record has in place of the costs of a program that failed.
+_NO_COST = 1e10
 
 
 def read_records(path: Path) -> list[tuple[Any, Any]]:
@@ -55,6 +61,28 @@ def latencies(tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
 def pairs(task: Task, states: Sequence[Any], outcomes: Sequence[Outcome]) -> tuple[list[Any], list[Any]]:
     """Measure inputs and results of measured states, as TVM's functions take them."""
     return [MeasureInput(task.workload, state) for state in states], [outcome.result for outcome in outcomes]
+
+
+def best(tasks: Sequence[Task], work_dir: Path) -> list[Any]:
+    """The fastest recorded state of each task; None for a task of which none has run."""
+    found: dict[str, tuple[float, Any]] = {}
+    for measured, result in read_records(work_dir / RECORDS):
+        key, latency = str(measured.task.workload_key), outcome_of(result).latency
+        if latency < found.get(key, (float("inf"), None))[0]:
+            found[key] = latency, measured
+    return [found[task.key][1].state if task.key in found else None for task in tasks]
+
+
+def strike(task: Task, state: Any, work_dir: Path) -> None:
+    """Turns the records of a program into those of one that failed."""
+    path = work_dir / RECORDS
+    program = steps_of(task.workload, state)
+    lines = []
+    for measured, result in read_records(path):
+        is_wrong = str(measured.task.workload_key) == task.key and steps_of(measured.task, measured.state) == program
+        failed = MeasureResult([_NO_COST], CODES[Failure.WRONG_ANSWER], "", 0.0, 0)
+        lines.append(dump_record_to_string(measured, failed if is_wrong else result).strip())
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def unmeasured(task: Task, state: Any) -> tuple[Any, Any]:
