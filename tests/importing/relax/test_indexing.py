@@ -43,9 +43,9 @@ def test_a_constant_index_is_a_slice() -> None:
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_indices_never_reach_outside(dtype: Any) -> None:
     indices = np.array([7, 6, 5, 0, -1, -6, -7, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)
-    wanted = np.array([5, 5, 5, 0, 5, 0, 0, 5, 0])
     node = helper.make_node("Gather", ["x", "i"], ["y"])
-    check(node, {"i": indices}, constants={"x": TABLE}, wanted=[TABLE[wanted]])
+    check(node, {"i": indices}, constants={"x": TABLE}, wanted=[TABLE[indices % 6]])
+    wanted = np.array([5, 5, 5, 0, 5, 0, 0, 5, 0])
     node = helper.make_node("GatherElements", ["x", "i"], ["y"])
     check(node, {"i": indices}, constants={"x": TABLE[:, 0, 0]}, wanted=[TABLE[wanted, 0, 0]])
     node = helper.make_node("GatherND", ["x", "i"], ["y"])

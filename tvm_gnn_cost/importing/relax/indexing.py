@@ -6,7 +6,6 @@ nothing is ever read or written outside of a tensor. Of constant indices this is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -27,8 +26,10 @@ def gather(node: Primitive) -> relax.Expr:
     if node.is_constant(1):
         places = inside(node.constant(1, "indices"), shape[axis])
         return relax.op.reshape(taken(node, node.tensor(0), places.reshape(-1), shape[axis], axis), out)
-    indices = relax.op.reshape(node.tensor(1), [prod(node.shape(1))])
-    return relax.op.reshape(relax.op.take(node.tensor(0), _wrapped(node, indices, shape[axis]), axis, "clip"), out)
+    # This mode counts negative indices from the end, and takes those out of the range modulo the size.
+    if node.shape(1):
+        return relax.op.take(node.tensor(0), node.tensor(1), axis, "wrap")
+    return relax.op.reshape(relax.op.take(node.tensor(0), relax.op.reshape(node.tensor(1), [1]), axis, "wrap"), out)
 
 
 def taken(node: Primitive, x: relax.Expr, places: npt.NDArray[Any], size: int, axis: int) -> relax.Expr:
@@ -59,14 +60,6 @@ def empty(node: Primitive) -> relax.Expr:
     return node.const(np.zeros(node.out_shape(), np.float32), str(node.output().dtype))
 
 
-def _wrapped(node: Primitive, indices: relax.Expr, size: int) -> relax.Expr:
-    """Indices that the network computes, counted from the start if they are in the range."""
-    indices = node.bound(indices)
-    dtype = node.dtype(1)
-    below = relax.op.less(indices, node.const(0, dtype))
-    return relax.op.where(below, relax.op.add(indices, node.const(size, dtype)), indices)
-
-
 def held(index: Any, size: int) -> Any:
     """An index in a tensor expression, counted from the start and held within the range."""
     index = index.astype("int64")
@@ -82,7 +75,7 @@ def gather_elements(node: Primitive) -> relax.Expr:
     if 0 in out:
         return empty(node)
     if node.is_constant(1):
-        flat = _linear_elements(inside(node.constant(1, "indices"), shape[axis]), shape, axis)
+        flat = linear_elements(inside(node.constant(1, "indices"), shape[axis]), shape, axis)
         x = relax.op.reshape(node.tensor(0), [prod(shape)])
         return relax.op.reshape(taken(node, x, flat.reshape(-1), prod(shape), 0), out)
 
@@ -95,7 +88,7 @@ def gather_elements(node: Primitive) -> relax.Expr:
     return node.te(picked, node.tensor(0), node.tensor(1), name="gather_elements")
 
 
-def _linear_elements(indices: npt.NDArray[Any], shape: tuple[int, ...], axis: int) -> npt.NDArray[Any]:
+def linear_elements(indices: npt.NDArray[Any], shape: tuple[int, ...], axis: int) -> npt.NDArray[Any]:
     """Where the elements are in the flat tensor."""
     grid = np.indices(indices.shape)
     grid[axis] = indices
@@ -104,57 +97,37 @@ def _linear_elements(indices: npt.NDArray[Any], shape: tuple[int, ...], axis: in
 
 @rule("GatherND", moves=True)
 def gather_nd(node: Primitive) -> relax.Expr:
-    """Slices at places that are given on several axes: rows of the table that these axes make when they are flat."""
-    shape, batch, depth = node.shape(0), int(node.attribute("batch_dims")), node.shape(1)[-1]
-    if 0 in node.out_shape():
+    """Slices at places that are given on several axes; rows of the table that these axes make if they are constant."""
+    shape, batch, depth, out = node.shape(0), int(node.attribute("batch_dims")), node.shape(1)[-1], node.out_shape()
+    if 0 in out:
         return empty(node)
     rows, rest = shape[: batch + depth], shape[batch + depth :]
-    x = relax.op.reshape(node.tensor(0), [prod(rows), *rest])
     if node.is_constant(1):
-        found = taken(node, x, _linear_rows(node.constant(1, "indices"), rows, batch).reshape(-1), prod(rows), 0)
-    else:
-        found = relax.op.take(x, _row_numbers(node, rows, batch), 0, "clip")
-    return relax.op.reshape(found, node.out_shape())
+        x = relax.op.reshape(node.tensor(0), [prod(rows), *rest])
+        places = linear_rows(node.constant(1, "indices"), rows, batch)
+        return relax.op.reshape(taken(node, x, places.reshape(-1), prod(rows), 0), out)
+    count = len(node.shape(1)) - 1
+
+    def picked(x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            places = [held(indices[(*i[:count], k)], size) for k, size in enumerate(rows[batch:])]
+            return x[(*i[:batch], *places, *i[count:])]
+
+        return te.compute(out, element, name="gather_nd")
+
+    return node.te(picked, node.tensor(0), node.tensor(1), name="gather_nd")
 
 
-def _linear_rows(indices: npt.NDArray[Any], rows: tuple[int, ...], batch: int) -> npt.NDArray[Any]:
+def linear_rows(indices: npt.NDArray[Any], rows: tuple[int, ...], batch: int) -> npt.NDArray[Any]:
     """The rows that constant tuples of indices mean, where the indexed axes are flat."""
     places = [inside(indices[..., k], size) for k, size in enumerate(rows[batch:])]
     batches = np.indices(indices.shape[:-1])[:batch]
     return np.asarray(np.ravel_multi_index((*batches, *places), rows), np.int64)
 
 
-def _row_numbers(node: Primitive, rows: tuple[int, ...], batch: int) -> relax.Expr:
-    """The rows that tuples of indices mean, in one list."""
-    count = node.shape(1)[:-1]
-    strides = [prod(rows[axis + 1 :]) for axis in range(len(rows))]
-
-    def numbers(indices: te.Tensor) -> te.Tensor:
-        def number(flat: Any) -> Any:
-            own = _unflat(flat, count)
-            found: Any = tirx.const(0, "int64")
-            for axis, (size, stride) in enumerate(zip(rows, strides, strict=True)):
-                place = own[axis].astype("int64") if axis < batch else held(indices[(*own, axis - batch)], size)
-                found = found + place * tirx.const(stride, "int64")
-            return found
-
-        return te.compute((prod(count),), number, name="rows")
-
-    return node.te(numbers, node.tensor(1), name="rows")
-
-
-def _unflat(index: Any, shape: Sequence[int]) -> list[Any]:
-    """An index into a flat tensor as one for each axis."""
-    found = []
-    for axis, size in enumerate(shape):
-        place = tirx.floordiv(index, prod(shape[axis + 1 :]))
-        found.append(tirx.floormod(place, size) if axis else place)
-    return found
-
-
 @rule("OneHot", moves=True)
 def one_hot(node: Primitive) -> relax.Expr:
-    """One value where an index points on a new axis, another one elsewhere; an index out of the range points nowhere."""
+    """One value where an index points on a new axis, another one elsewhere; one out of the range points nowhere."""
     depth = int(node.constant(1, "depth").reshape(-1)[0])
     out = node.out_shape()
     axis = positive(node.attribute("axis"), len(out))

@@ -20,7 +20,7 @@ _SHORT = 32
 
 @rule("TopK")
 def top_k(node: Primitive) -> list[relax.Expr]:
-    """The largest or the smallest elements of an axis in their order, the first of equal ones first, and their places."""
+    """The largest or smallest elements of an axis in their order, the first of equal ones first, and their places."""
     shape, out = node.shape(0), node.out_shape()
     if 0 in out:
         return [empty(node), node.const(np.zeros(out, np.int64))]
@@ -29,7 +29,8 @@ def top_k(node: Primitive) -> list[relax.Expr]:
     is_largest = bool(node.attribute("largest", 1))
     order = [*(one for one in range(rank) if one != axis), axis]
     moved = [shape[one] for one in order]
-    flat = relax.op.reshape(relax.op.permute_dims(node.tensor(0), order), [prod(moved[:-1]), moved[-1]])
+    x = node.tensor(0) if axis == rank - 1 else relax.op.permute_dims(node.tensor(0), order)
+    flat = relax.op.reshape(x, [prod(moved[:-1]), moved[-1]])
     count = out[axis]
     if moved[-1] <= _PAIRS:
         places = node.te(_places, flat, count, is_largest, name="top_k")
@@ -38,8 +39,10 @@ def top_k(node: Primitive) -> list[relax.Expr]:
     else:
         found = node.emit(node.te(_sorted, flat, count, is_largest, name="top_k"))
         values, places = relax.TupleGetItem(found, 0), relax.TupleGetItem(found, 1)
-    back = [order.index(one) for one in range(rank)]
-    return [relax.op.permute_dims(relax.op.reshape(one, [*moved[:-1], count]), back) for one in (values, places)]
+    shaped = [relax.op.reshape(one, [*moved[:-1], count]) for one in (values, places)]
+    if axis == rank - 1:
+        return shaped
+    return [relax.op.permute_dims(one, [order.index(axis) for axis in range(rank)]) for one in shaped]
 
 
 def _places(x: te.Tensor, count: int, is_largest: bool) -> te.Tensor:
@@ -79,7 +82,7 @@ def _sorted(x: te.Tensor, count: int, is_largest: bool) -> list[te.Tensor]:
 
 @rule("CumSum", "CumProd")
 def running(node: Primitive) -> relax.Expr:
-    """The sum or the product of an axis up to each element, without it if ``exclusive``; from its end if ``reverse``."""
+    """The sum or the product of an axis up to each element, or before it, from either end."""
     shape = node.shape(0)
     if 0 in shape:
         return node.tensor(0)
@@ -92,7 +95,7 @@ def running(node: Primitive) -> relax.Expr:
 
 
 def _running(x: te.Tensor, is_sum: bool, is_exclusive: bool, is_backwards: bool) -> te.Tensor:
-    """Running sums or products along the second of three axes: of a long one in parts, whose totals are run along too."""
+    """Running sums or products along the second of three axes; of a long one in parts, whose totals are too."""
     before, size, behind = (int(one) for one in x.shape)
     dtype = str(x.dtype)
     neutral = tirx.const(0 if is_sum else 1, dtype)

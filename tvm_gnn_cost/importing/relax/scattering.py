@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as builder
 
-from tvm_gnn_cost.importing.relax.indexing import _linear_elements, _linear_rows, _row_numbers, _unflat, held, inside
+from tvm_gnn_cost.importing.relax.indexing import held, inside, linear_elements, linear_rows
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive, rule
 
 #: So many updates of unknown places, or so many of one known place, are written as choices between values.
@@ -41,53 +41,64 @@ def scatter_elements(node: Primitive) -> relax.Expr:
     shape, count = node.shape(0), node.shape(1)
     axis = positive(node.attribute("axis"), len(shape))
     if node.is_constant(1):
-        indices = inside(node.constant(1, "indices"), shape[axis])
-        rows: Any = _linear_elements(indices, shape, axis).reshape(-1)
-    elif 0 in count:
-        rows = np.zeros(0, np.int64)
-    else:
-        rows = _element_numbers(node, shape, axis)
-    return _scattered(node, rows, prod(count), (prod(shape),))
+        rows = linear_elements(inside(node.constant(1, "indices"), shape[axis]), shape, axis).reshape(-1)
+        return _scattered(node, rows, prod(count), (prod(shape),))
+
+    def numbers(indices: te.Tensor) -> te.Tensor:
+        def number(flat: Any) -> Any:
+            own = _unflat(flat, count)
+            place = held(indices[tuple(own)], shape[axis])
+            return _linear([place if one == axis else own[one] for one in range(len(shape))], shape)
+
+        return te.compute((prod(count),), number, name="places")
+
+    return _scattered(node, numbers, prod(count), (prod(shape),))
 
 
 @rule("ScatterND")
 def scatter_nd(node: Primitive) -> relax.Expr:
     """Slices are written at places that are given on several axes: into rows of the table that these make when flat."""
     shape, count, depth = node.shape(0), node.shape(1)[:-1], node.shape(1)[-1]
+    table = (prod(shape[:depth]), prod(shape[depth:]))
     if node.is_constant(1):
-        rows: Any = _linear_rows(node.constant(1, "indices"), shape[:depth], 0).reshape(-1)
-    elif 0 in count:
-        rows = np.zeros(0, np.int64)
-    else:
-        rows = _row_numbers(node, shape[:depth], 0)
-    return _scattered(node, rows, prod(count), (prod(shape[:depth]), prod(shape[depth:])))
-
-
-def _element_numbers(node: Primitive, shape: tuple[int, ...], axis: int) -> relax.Expr:
-    """The places of elements in the flat tensor, in one list."""
-    count = node.shape(1)
-    strides = [prod(shape[one + 1 :]) for one in range(len(shape))]
+        rows = linear_rows(node.constant(1, "indices"), shape[:depth], 0).reshape(-1)
+        return _scattered(node, rows, prod(count), table)
 
     def numbers(indices: te.Tensor) -> te.Tensor:
         def number(flat: Any) -> Any:
             own = _unflat(flat, count)
-            found: Any = tirx.const(0, "int64")
-            for one, stride in enumerate(strides):
-                place = held(indices[tuple(own)], shape[axis]) if one == axis else own[one].astype("int64")
-                found = found + place * tirx.const(stride, "int64")
-            return found
+            return _linear([held(indices[(*own, k)], shape[k]) for k in range(depth)], shape[:depth])
 
         return te.compute((prod(count),), number, name="places")
 
-    return node.te(numbers, node.tensor(1), name="places")
+    return _scattered(node, numbers, prod(count), table)
 
 
-def _scattered(node: Primitive, rows: Any, count: int, table: tuple[int, ...]) -> relax.Expr:
+def _unflat(index: Any, shape: Sequence[int]) -> list[Any]:
+    """An index into a flat tensor as one for each axis."""
+    found = []
+    for axis in range(len(shape)):
+        place = tirx.floordiv(index, prod(shape[axis + 1 :]))
+        found.append(tirx.floormod(place, shape[axis]) if axis else place)
+    return found
+
+
+def _linear(places: Sequence[Any], shape: Sequence[int]) -> Any:
+    """An index for each axis as one into the flat tensor."""
+    found: Any = tirx.const(0, "int64")
+    for axis, place in enumerate(places):
+        found = found + place.astype("int64") * tirx.const(prod(shape[axis + 1 :]), "int64")
+    return found
+
+
+def _scattered(
+    node: Primitive, rows: npt.NDArray[Any] | Callable[[te.Tensor], te.Tensor], count: int, table: tuple[int, ...]
+) -> relax.Expr:
     """A table with ``count`` updates of its rows, in their order.
 
     Args:
         node: The operator.
-        rows: An array or an expression: the row of each update, in the range.
+        rows: The row of each update, in the range: known, or a function of the indices.
         count: How many updates there are.
         table: The sizes of the table: rows, and elements in each if it is not one.
     """
@@ -98,14 +109,20 @@ def _scattered(node: Primitive, rows: Any, count: int, table: tuple[int, ...]) -
         return node.tensor(0)
     data = relax.op.reshape(node.tensor(0), table)
     updates = relax.op.reshape(node.tensor(2), [count, *table[1:]])
+    write = _compared if count <= _FEW else _written
     if isinstance(rows, np.ndarray):
         sources = _sources(rows, table[0], kind)
         if sources.shape[1] <= _FEW:
             found = node.te(_chosen, data, node.const(sources), updates, kind, name="scatter")
-            return relax.op.reshape(found, node.out_shape())
-        rows = node.const(rows)
-    write = _compared if count <= _FEW else _written
-    return relax.op.reshape(node.te(write, data, rows, updates, kind, name="scatter"), node.out_shape())
+        else:
+            found = node.te(write, data, node.const(rows), updates, kind, name="scatter")
+    else:
+
+        def whole(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+            return write(data, rows(indices), updates, kind)
+
+        found = node.te(whole, data, node.tensor(1), updates, name="scatter")
+    return relax.op.reshape(found, node.out_shape())
 
 
 def _sources(rows: npt.NDArray[Any], count: int, kind: str) -> npt.NDArray[Any]:
