@@ -59,8 +59,8 @@ def open_shapes(program: onnx.ModelProto, name: str) -> dict[str, OpenShape]:
         if not value.type.tensor_type.HasField("shape"):
             raise InputError(f"input '{value.name}' of {name} is no tensor of a known number of dimensions")
         found[value.name] = tuple(
-            # Some exporters write 0 or -1 for an open size.
-            int(one.dim_value) if one.dim_value > 0 else one.dim_param or f"{value.name}[{axis}]"
+            # Some exporters write 0 or -1 for an open size, and "?" for the name of each.
+            int(one.dim_value) if one.dim_value > 0 else _size_name(one.dim_param) or f"{value.name}[{axis}]"
             for axis, one in enumerate(value.type.tensor_type.shape.dim)
         )
     return found
@@ -140,6 +140,11 @@ def _run_in_evaluator(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[An
     from onnx.reference import ReferenceEvaluator
 
     return list(ReferenceEvaluator(model).run(None, inputs))
+
+
+def _size_name(name: str) -> str:
+    """The name of an open size; empty for what stands for any size."""
+    return name if any(one.isalpha() for one in name) and name not in ("None", "unk", "unknown") else ""
 
 
 def _onnx() -> Any:

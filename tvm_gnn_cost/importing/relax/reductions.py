@@ -37,7 +37,7 @@ def reduction(node: Primitive) -> relax.Expr:
 
 def _extreme(x: te.Tensor, axes: list[int] | None, out: tuple[int, ...], is_largest: bool) -> te.Tensor:
     """The largest or smallest float over axes: of infinities too, and NaN of NaN, which TVM's own reduction is not."""
-    dtype, rank = x.dtype, len(x.shape)
+    rank = len(x.shape)
     over = list(range(rank)) if axes is None else axes
     reduced = {axis: te.reduce_axis((0, x.shape[axis]), f"k{axis}") for axis in over}
     kept = [axis for axis in range(rank) if axis not in reduced]
