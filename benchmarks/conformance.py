@@ -305,15 +305,13 @@ def main() -> None:
         table.add_row(operator, *(str(counts[kind] or "") for kind in kinds))
     table.add_row("all", *(str(verdicts[kind]) for kind in kinds))
     console.print(table)
-    write_result(
-        arguments,
-        {
-            "onnx": onnx.__version__,
-            "verdicts": {kind: verdicts[kind] for kind in kinds},
-            "by_operator": {name: dict(counts) for name, counts in sorted(by_operator.items())},
-            "not_right": sorted((one for one in found if one["verdict"] != "right"), key=lambda one: one["test"]),
-        },
-    )
+    settings = {"onnx": onnx.__version__, "only": arguments.only, "limit": _LIMIT_S, "jobs": arguments.jobs}
+    metrics = {
+        "verdicts": {kind: verdicts[kind] for kind in kinds},
+        "by_operator": {name: dict(counts) for name, counts in sorted(by_operator.items())},
+        "not_right": sorted((one for one in found if one["verdict"] != "right"), key=lambda one: one["test"]),
+    }
+    write_result(arguments.json, "conformance", settings, metrics)
 
 
 if __name__ == "__main__":

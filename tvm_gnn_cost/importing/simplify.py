@@ -205,8 +205,9 @@ class Simplifier:
         simple = _trivial(operator, call)
         if simple is not None:
             return simple
-        if all(one is None or isinstance(one, np.ndarray) for one in inputs) and not _has_graph(node):
-            found = evaluate(node, list(inputs), self._imports())  # type: ignore[misc]
+        constants = [one for one in inputs if one is None or isinstance(one, np.ndarray)]
+        if len(constants) == len(inputs) and not _has_graph(node):
+            found = evaluate(node, constants, self._imports())
             if found is not None:
                 return found
         if operator in self.expansions:
