@@ -44,6 +44,7 @@ from tvm_gnn_cost.tpugraphs.ranker import MODELS, Ranker
 from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
 from tvm_gnn_cost.training.scale import Scale
+from tvm_gnn_cost.tuning.report import headline, tables, write_report
 from tvm_gnn_cost.tuning.result import load_result
 
 #: What a function may raise for bad input.
@@ -109,7 +110,12 @@ def _card(data: bytes, folder: Path) -> None:
 
 def _result(data: bytes, folder: Path) -> None:
     (folder / "tuning.json").write_bytes(data)
-    load_result(folder)
+    result = load_result(folder)
+    # What is read must be shown too.
+    assert headline(result)
+    assert tables(result)
+    result.as_json()
+    write_report(folder)
 
 
 def _pickle(data: bytes, folder: Path) -> None:

@@ -18,15 +18,21 @@ def measure(
     network: Annotated[
         list[str] | None, typer.Option(help="A network of tpugraphs/networks.py; repeat it. [default: all]")
     ] = None,
-    configs: Annotated[int, typer.Option(min=2, help="Different layouts of each network.")] = MeasureSettings.configs,
-    rounds: Annotated[int, typer.Option(min=2, help="How often each layout is measured.")] = MeasureSettings.rounds,
+    configs: Annotated[
+        int, typer.Option(min=2, max=100_000, help="Different layouts of each network.")
+    ] = MeasureSettings.configs,
+    rounds: Annotated[
+        int, typer.Option(min=2, max=100_000, help="How often each layout is measured.")
+    ] = MeasureSettings.rounds,
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long one measurement takes, about.")
+        float, typer.Option(min=0.0, max=3600.0, help="How long one measurement takes, about.")
     ] = MeasureSettings.seconds,
     threshold: Annotated[
         float, typer.Option(help="Drop a graph if the two halves of its rounds have a lower Kendall's tau.")
     ] = MeasureSettings.threshold,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds layouts, weights and orders.")] = MeasureSettings.seed,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Seeds layouts, weights and orders.")
+    ] = MeasureSettings.seed,
     json: JsonOption = None,
 ) -> None:
     """Measures layouts of small JAX networks on this CPU, through XLA, into files like the published ones.

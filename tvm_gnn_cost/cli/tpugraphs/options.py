@@ -16,7 +16,7 @@ ModelsOption = Annotated[
     typer.Option("--model", help="COLLECTION=PATH, a model's file or the folder that train wrote; repeat it."),
 ]
 PermutationsOption = Annotated[
-    int, typer.Option(min=1, help="How often configurations are shuffled into those compared at once.")
+    int, typer.Option(min=1, max=100_000, help="How often configurations are shuffled into those compared at once.")
 ]
 
 
