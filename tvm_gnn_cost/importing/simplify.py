@@ -218,10 +218,10 @@ class Simplifier:
             function = self._function(schema, node, inputs)
             if function is not None:
                 return self._expand(function, call, schema)
+        if schema is None and domain:
+            raise Refused(f"there is no rule for it, which is of the domain {domain}")
         if schema is None:
-            raise Refused(
-                f"operator set {domain or 'ai.onnx'} {self.opsets.get(domain, '')} has no such operator".strip()
-            )
+            raise Refused(f"operator set {self.opsets['']} of ONNX has no such operator")
         if operator not in self.primitives:
             raise Refused("its result is random" if operator in RANDOM else "there is no rule for it")
         return self._primitive(node, schema, call, prefix)

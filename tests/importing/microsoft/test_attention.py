@@ -35,6 +35,22 @@ def test_values_of_another_width() -> None:
     check(node, {"x": drawn(2, 5, 8)}, constants=weights, domains=DOMAINS, opset=17, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [(), (24,)])
+def test_attention_on_integers(columns: tuple[int, ...]) -> None:
+    inputs = {"x": RNG.integers(0, 256, (2, 5, 8)).astype(np.uint8), "mask": np.array([3, 5], np.int32)}
+    weights = {
+        "w": RNG.integers(-128, 128, (8, 24)).astype(np.int8),
+        "b": drawn(24),
+        "xs": np.array(0.01, np.float32),
+        "ws": RNG.uniform(0.005, 0.01, columns).astype(np.float32),
+        "xz": np.array(120, np.uint8),
+        "wz": np.zeros(columns, np.int8),
+    }
+    names = ["x", "w", "b", "xs", "ws", "mask", "xz", "wz"]
+    node = helper.make_node("QAttention", names, ["y"], domain="com.microsoft", num_heads=2)
+    check(node, inputs, constants=weights, domains=DOMAINS, opset=17, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_gnn_cost.importing.microsoft.quantized import integer_product
 from tvm_gnn_cost.importing.microsoft.writer import Writer, written
 from tvm_gnn_cost.importing.simplify import Expansion, Refused
 
@@ -17,6 +18,13 @@ def _attention(write: Writer) -> Any:
     heads = int(write.attribute("num_heads"))
     found = write.plus(write("MatMul", write.tensor(0), write.tensor(1)), 2)
     return _attended_together(write, found, heads, write.call.input(3), write.call.input(5))
+
+
+def _quantized_attention(write: Writer) -> Any:
+    if write.has(8) or write.attribute("do_rotary"):
+        raise Refused("it has a past or rotates")
+    projected = integer_product(write, write.tensor(0), write.call.input(6), write.tensor(3), (1, 4, 7, 2))
+    return _attended_together(write, projected, int(write.attribute("num_heads")), write.call.input(5), None)
 
 
 def _attended_together(write: Writer, projected: Any, heads: int, mask: Any, bias: Any) -> Any:
@@ -117,6 +125,7 @@ def _rotary(write: Writer) -> Any:
 
 _WRITTEN: dict[str, Callable[[Writer], Any]] = {
     "Attention": _attention,
+    "QAttention": _quantized_attention,
     "MultiHeadAttention": _multi_head_attention,
     "RotaryEmbedding": _rotary,
 }

@@ -62,7 +62,7 @@ def _quantized_gemm(write: Writer) -> Any:
     return write.quantized(found, 7) if write.has(7) else found
 
 
-def _integer_matmul(write: Writer, left: Any, left_zero: Any, left_scale: Any, places: Sequence[int]) -> Any:
+def integer_product(write: Writer, left: Any, left_zero: Any, left_scale: Any, places: Sequence[int]) -> Any:
     """The product of integers, as numbers; ``places`` are those of B, its scale, its zero point and the bias."""
     right, scale, zero, bias = places
     found = write("MatMulInteger", left, write.tensor(right), left_zero, write.call.input(zero))
@@ -72,11 +72,11 @@ def _integer_matmul(write: Writer, left: Any, left_zero: Any, left_scale: Any, p
 
 def _dynamic_matmul(write: Writer) -> Any:
     left, scale, zero = write.simplifier.emit("DynamicQuantizeLinear", write.tensor(0), outputs=3, name=write.call.name)
-    return _integer_matmul(write, left, zero, scale, (1, 2, 3, 4))
+    return integer_product(write, left, zero, scale, (1, 2, 3, 4))
 
 
 def _matmul_to_float(write: Writer) -> Any:
-    return _integer_matmul(write, write.tensor(0), write.call.input(4), write.tensor(2), (1, 3, 5, 6))
+    return integer_product(write, write.tensor(0), write.call.input(4), write.tensor(2), (1, 3, 5, 6))
 
 
 def _matmul_of_bits(write: Writer) -> Any:
