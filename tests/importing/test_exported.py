@@ -126,3 +126,38 @@ def test_what_is_no_file_of_torch_export_is_named(
     with pytest.raises(FileNotFoundError):
         exported.read_exported(tmp_path / "nosuch.pt2", trusted=True)
     assert "Traceback" not in capfd.readouterr().err
+
+
+class Mixed(nn.Module):
+    """Outputs of which some are no tensors, an input that nothing reads, and one that is an output."""
+
+    def forward(self, x: torch.Tensor, _unread: torch.Tensor) -> tuple[object, ...]:
+        return {"twice": 2 * x}, None, 3, x, torch.ones(2)
+
+
+def test_a_program_is_written_in_onnxs_operators_with_its_tensors_in_order(capfd: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    inputs = {"x": np.array([1.0, 2.0], np.float32), "_unread": np.zeros(3, np.float32)}
+    program = exported.export(Mixed(), tuple(inputs.values()), "mixed")
+    capfd.readouterr()
+    model = exported.to_onnx(program, "mixed")
+    assert capfd.readouterr() == ("", "")
+    assert [one.type.tensor_type.shape.dim[0].dim_value for one in model.graph.input] == [2, 3]
+    names = [one.name for one in model.graph.input]
+    found = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs.values(), strict=True)))
+    for output, expected in zip(found, exported.run(program, inputs), strict=True):
+        np.testing.assert_array_equal(output, expected)
+
+
+def test_what_pytorch_cannot_write_in_onnxs_operators_is_named_in_one_sentence() -> None:
+    pytest.importorskip("onnxscript")
+
+    class Eigenvalues(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.eigvalsh(x)
+
+    program = exported.export(Eigenvalues(), (torch.randn(3, 3),), "eigen")
+    with pytest.raises(WorkError, match="PyTorch cannot write eigen in ONNX's operators: ") as error:
+        exported.to_onnx(program, "eigen")
+    assert "\n" not in str(error.value)

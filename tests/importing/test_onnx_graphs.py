@@ -142,3 +142,9 @@ def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, t
     with pytest.raises(InputError, match=r"ONNX files need the package onnx: pip install 'tvm-gnn-cost\[onnx\]'"):
         onnx_graphs.read_onnx(tmp_path / "net.onnx")
     assert not onnx_graphs.accepts(object())
+
+
+def test_sizes_without_a_name_are_different_ones() -> None:
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["?", 3, "?", "?"])]
+    graph = helper.make_graph([], "graph", inputs, [])
+    assert onnx_graphs.open_shapes(helper.make_model(graph), "net") == {"x": ("x[0]", 3, "x[2]", "x[3]")}

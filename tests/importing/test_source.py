@@ -12,6 +12,9 @@ from torch import nn
 from tests.torch_networks import Convolutional, Transformer, assert_close, export_onnx, export_pt2, make
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing import exported
+from tvm_gnn_cost.importing.control_flow import EXPANSIONS
+from tvm_gnn_cost.importing.graph import Graph
+from tvm_gnn_cost.importing.simplify import simplify
 from tvm_gnn_cost.importing.source import Model, load_model, name_of
 from tvm_gnn_cost.networks.catalogue import drawn_workload
 
@@ -179,3 +182,46 @@ def test_names() -> None:
     assert name_of("squeezenet-v1.1") == "squeezenet-v1.1"
     assert name_of("dense/0") == "dense/0"
     assert name_of(nn.ReLU()) == "ReLU"
+
+
+def simplified(made: onnx.ModelProto, name: str) -> Graph:
+    return simplify(made, name, ("Gather", "Mul", "Add", "MatMul", "Cast"), EXPANSIONS)
+
+
+def embedding(dtype: int = onnx.TensorProto.FLOAT) -> onnx.ModelProto:
+    """Rows of a table, scaled."""
+    nodes = [
+        onnx.helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        onnx.helper.make_node("Cast", ["rows"], ["cast"], to=dtype),
+        onnx.helper.make_node("Mul", ["cast", "scale"], ["y"]),
+    ]
+    table = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    scale = onnx.helper.make_tensor("scale", dtype, [], [2.0])
+    graph = onnx.helper.make_graph(
+        nodes,
+        "graph",
+        [onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [2, 16])],
+        [onnx.helper.make_tensor_value_info("y", dtype, [2, 16, 3])],
+        [onnx.numpy_helper.from_array(table, "table"), scale],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
+
+
+def test_indices_are_drawn_from_all_that_are_valid() -> None:
+    model = load_model(embedding(), simplified=simplified)
+    assert model.graph is not None
+    assert 30 < model.inputs["ids"].max() < 40
+    assert load_model(embedding()).inputs["ids"].max() == 1
+
+
+def test_a_second_run_tells_how_far_frameworks_differ() -> None:
+    pytest.importorskip("onnxruntime")
+    module = make(Convolutional)
+    pytest.importorskip("onnxscript")
+    model = load_model(module, (torch.randn(1, 3, 12, 12),), simplified=lambda *_: Graph((), (), ()))
+    assert 0 <= model.noise < 1e-5
+
+
+def test_a_type_that_numpy_lacks_is_refused_at_the_border_alone() -> None:
+    with pytest.raises(InputError, match="output 'y' of ModelProto is bfloat16, a type that NumPy lacks; cast it"):
+        load_model(embedding(onnx.TensorProto.BFLOAT16), simplified=simplified)

@@ -150,6 +150,8 @@ def load_model(
     types = framework.input_types(program, name)
     model = framework.to_onnx(program, name) if simplified is not None else None
     graph = None if simplified is None or model is None else simplified(model, name)
+    if graph is not None:
+        _check_types(graph, name)
     limits = {} if graph is None else _by_position(index_limits(graph), graph, list(fixed))
     examples = example_inputs(name, fixed, types, given, limits)
     expected = framework.run(program, examples)
@@ -160,6 +162,17 @@ def load_model(
     is_catalogues = isinstance(source, str) and name == source
     digest = "" if is_catalogues else framework.digest(program)
     return Model(name, program, examples, expected, digest, graph, noise)
+
+
+def _check_types(graph: Graph, name: str) -> None:
+    """Refuses values at the network's border whose type NumPy lacks, so that no caller could pass or save them."""
+    for kind, values in (("input", [(one.name, one) for one in graph.inputs]), ("output", graph.outputs)):
+        for own, value in values:
+            if value.dtype.kind not in "biuf" or value.dtype.type.__module__ != "numpy":
+                raise InputError(
+                    f"{kind} '{own}' of {name} is {value.dtype}, a type that NumPy lacks; cast it to or from float32 "
+                    "inside of the network"
+                )
 
 
 def _by_position(limits: Mapping[str, int], graph: Graph, names: Sequence[str]) -> dict[str, int]:
