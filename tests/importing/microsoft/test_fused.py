@@ -60,6 +60,16 @@ def test_convolutions_with_an_activation(activation: str, parameters: list[float
     check(node, inputs, constants=weights, opset=17, domains={"com.microsoft": 1}, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("is_swapped", [0, 1])
+@pytest.mark.parametrize("is_moved", [0, 1])
+def test_matrices_in_another_order(is_swapped: int, is_moved: int) -> None:
+    shapes = {(0, 0): (2, 3, 4, 6), (0, 1): (4, 2, 3, 6), (1, 0): (2, 3, 6, 4), (1, 1): (6, 2, 3, 4)}
+    attributes = {"transA": is_swapped, "transBatchA": is_moved}
+    node = helper.make_node("FusedMatMul", ["x", "y"], ["z"], domain="com.microsoft", **attributes)
+    inputs = {"x": drawn(*shapes[is_swapped, is_moved]), "y": drawn(2, 3, 6, 5)}
+    check(node, inputs, opset=17, domains={"com.microsoft": 1}, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("mask", [None, [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]])
 def test_embeddings(mask: Any) -> None:
     weights = {"w": drawn(20, 8), "p": drawn(10, 8), "k": drawn(2, 8), "g": drawn(8), "b": drawn(8)}

@@ -27,5 +27,7 @@ def test_what_is_behind_is_read_in_the_version_of_the_model() -> None:
 
 def test_an_operator_without_a_rule_is_refused() -> None:
     node = helper.make_node("BeamSearch", ["x"], ["y"], domain="com.microsoft")
-    with pytest.raises(InputError, match=r"BeamSearch .*: there is no rule for it, which is of the domain com.microsoft"):
+    with pytest.raises(
+        InputError, match=r"BeamSearch .*: there is no rule for it, which is of the domain com.microsoft"
+    ):
         run(model_of(node, X, domains={"com.microsoft": 1}), X)

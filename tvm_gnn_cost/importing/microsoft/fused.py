@@ -26,15 +26,27 @@ def _quick_gelu(write: Writer) -> Any:
 
 
 def _matmul(write: Writer) -> Any:
-    if write.attribute("transBatchA") or write.attribute("transBatchB"):
-        raise Refused("it moves the axes of a batch")
     left, right = (
-        write.swapped(write.tensor(i)) if write.attribute(name) and len(write.tensor(i).shape) > 1 else write.tensor(i)
-        for i, name in enumerate(("transA", "transB"))
+        _turned(
+            write, write.tensor(i), bool(write.attribute(f"transBatch{name}")), bool(write.attribute(f"trans{name}"))
+        )
+        for i, name in enumerate("AB")
     )
     alpha = write.attribute("alpha", 1.0)
     found = write("MatMul", left, right)
     return found if alpha == 1 else write("Mul", found, write.number(alpha, found))
+
+
+def _turned(write: Writer, value: Any, is_batch_moved: bool, is_swapped: bool) -> Any:
+    """A matrix whose first axis may lie before those of the batch, and that may be transposed."""
+    order = list(range(len(value.shape)))
+    if len(order) < 2:
+        return value
+    if is_batch_moved:
+        order = [*order[1:-1], order[0], order[-1]]
+    if is_swapped:
+        order = [*order[:-2], order[-1], order[-2]]
+    return value if order == sorted(order) else write("Transpose", value, perm=order)
 
 
 def _activated(write: Writer, value: Any, operator: str, parameters: Sequence[float]) -> Any:
