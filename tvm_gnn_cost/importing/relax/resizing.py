@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from tvm_gnn_cost.importing.interpolation import Integers, ResizedAxis, Resizing, resizing
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, rule
@@ -55,7 +55,9 @@ def _gathered(node: Primitive, x: relax.Expr, axes: Sequence[ResizedAxis]) -> re
             own, rest = list(indices), iter(numbers)
             for one, step in zip(axes, steps, strict=True):
                 index = own[one.axis]
-                own[one.axis] = next(rest)[index] if step is None else (index * step[0] + step[2]) // step[1]
+                own[one.axis] = (
+                    _held(next(rest)[index], one) if step is None else (index * step[0] + step[2]) // step[1]
+                )
             return data[tuple(own)]
 
         return te.compute(out, element, name="resize")
@@ -130,6 +132,11 @@ def _relax_mode(axes: Sequence[ResizedAxis]) -> str | None:
     return None
 
 
+def _held(number: Any, one: ResizedAxis) -> Any:
+    """The number of an element: a task is also measured with other numbers than those of the network."""
+    return tirx.min(tirx.max(number, 0), one.size - 1)
+
+
 def _summed(node: Primitive, x: relax.Expr, one: ResizedAxis) -> relax.Expr:
     """Weighted sums along one axis."""
     assert one.weights is not None
@@ -138,7 +145,7 @@ def _summed(node: Primitive, x: relax.Expr, one: ResizedAxis) -> relax.Expr:
     def summed(data: te.Tensor, numbers: te.Tensor, weights: te.Tensor) -> te.Tensor:
         def term(indices: Sequence[Any], number: Any) -> Any:
             own = list(indices)
-            own[axis] = numbers[indices[axis], number]
+            own[axis] = _held(numbers[indices[axis], number], one)
             return data[tuple(own)] * weights[indices[axis], number]
 
         shape = [one.out if number == axis else size for number, size in enumerate(data.shape)]
