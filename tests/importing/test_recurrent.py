@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.importing.graphs import computed
 from tests.importing.relax.against_onnxruntime import model_of, reference
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.importing import quantized
 from tvm_gnn_cost.importing.graph import Graph
 from tvm_gnn_cost.importing.recurrent import EXPANSIONS
 from tvm_gnn_cost.importing.simplify import simplify
@@ -28,6 +29,7 @@ ACTIVATIONS = {
 
 KEPT = (
     *("Add", "Sub", "Mul", "MatMul", "Slice", "Reshape", "Transpose", "Concat", "Where", "Greater", "Clip"),
+    *("Div", "Min", "Max", "Round", "Cast", "Equal", "ReduceMin", "ReduceMax"),
     *("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus", "LeakyRelu", "Elu", "ThresholdedRelu", "HardSigmoid"),
 )
 
@@ -35,7 +37,7 @@ STEPS, BATCH, FEATURES, HIDDEN = 4, 3, 2, 5
 
 
 def graph_of(model: onnx.ModelProto) -> Graph:
-    return simplify(model, "net", KEPT, EXPANSIONS)
+    return simplify(model, "net", KEPT, EXPANSIONS | quantized.EXPANSIONS)
 
 
 def drawn_layer(operator: str, seed: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
@@ -112,6 +114,30 @@ def test_with_the_batch_first(operator: str) -> None:
     for own, wanted in zip(computed(graph_of(model), inputs), ReferenceEvaluator(model).run(None, inputs), strict=True):
         assert own.shape == wanted.shape
         np.testing.assert_allclose(own, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+@pytest.mark.parametrize("is_per_channel", [True, False])
+def test_with_weights_that_are_integers(dtype: Any, direction: str, is_per_channel: bool) -> None:
+    draw, count = np.random.default_rng(0), 2 if direction == "bidirectional" else 1
+    bounds = np.iinfo(dtype)
+    size = (count, 4 * HIDDEN) if is_per_channel else (count,)
+    operands = {
+        "w": draw.integers(bounds.min, bounds.max + 1, (count, FEATURES, 4 * HIDDEN)).astype(dtype),
+        "r": draw.integers(bounds.min, bounds.max + 1, (count, HIDDEN, 4 * HIDDEN)).astype(dtype),
+        "b": draw.normal(size=(count, 8 * HIDDEN)).astype(np.float32),
+        **{name: draw.uniform(0.001, 0.01, size).astype(np.float32) for name in ("ws", "rs")},
+        **{name: np.full(size, 0 if dtype == np.int8 else 128, dtype) for name in ("wz", "rz")},
+    }
+    names = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    outputs = ["y", "h", "c"]
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": direction}
+    node = helper.make_node("DynamicQuantizeLSTM", names, outputs, domain="com.microsoft", **attributes)
+    inputs = {"x": draw.normal(size=(STEPS, BATCH, FEATURES)).astype(np.float32)}
+    model = model_of(node, inputs, operands, opset=14, domains={"com.microsoft": 1})
+    for own, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
+        np.testing.assert_allclose(own, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_the_input_of_all_steps_is_one_product() -> None:

@@ -1,4 +1,8 @@
-"""Writes LSTM, GRU and RNN step by step, in primitive operators."""
+"""Writes LSTM, GRU and RNN step by step, in primitive operators.
+
+ONNX Runtime's quantizer makes ``DynamicQuantizeLSTM`` of an LSTM: its weights are integers, and what they are
+multiplied by is rounded to 256 numbers, whose range is that of the input, or of the states of a step.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from tvm_gnn_cost.importing.graph import Tensor
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
+
+#: An LSTM of ONNX Runtime's with integer weights.
+_QUANTIZED = "DynamicQuantizeLSTM"
 
 #: Operator -> number of gates, and the activations of the gates and of what enters and leaves the state.
 _OPERATORS = {"LSTM": (4, ("Sigmoid", "Tanh", "Tanh")), "GRU": (3, ("Sigmoid", "Tanh")), "RNN": (1, ("Tanh",))}
@@ -54,15 +62,21 @@ class _Layer:
 
     def __init__(self, simplifier: Simplifier, call: Call) -> None:
         self.simplifier, self.call = simplifier, call
-        self.operator = call.node.op_type
+        self.is_quantized = call.node.op_type == _QUANTIZED
+        self.operator = "LSTM" if self.is_quantized else call.node.op_type
         self.gates, self.defaults = _OPERATORS[self.operator]
         direction = call.attributes.get("direction", "forward")
         if direction not in _DIRECTIONS:
             raise Refused(f"its direction '{direction}' is unknown")
         self.directions = _DIRECTIONS[direction]
         self.has_batch_first = bool(call.attributes.get("layout", 0))
-        x, weights = _tensor(call, 0, "input"), _tensor(call, 2, "recurrent weights")
-        self.dtype, self.hidden = x.dtype, int(weights.shape[-1])
+        x, self.of_input, self.of_state = (
+            _tensor(call, position, meaning)
+            for position, meaning in enumerate(("input", "weights", "recurrent weights"))
+        )
+        if self.is_quantized:
+            self.of_input, self.of_state = self._real(self.of_input, 8), self._real(self.of_state, 10)
+        self.dtype, self.hidden = x.dtype, int(self.of_state.shape[-1])
         self.x = self.emit("Transpose", x, perm=[1, 0, 2]) if self.has_batch_first else x
         self.steps, self.batch, self.features = (int(one) for one in self.x.shape)
         if not 0 < self.steps <= _MOST:
@@ -80,8 +94,8 @@ class _Layer:
         rows = self.gates * self.hidden
         of_input, of_state = self._biases()
         # The input's share of the gates is one product, of all steps and directions.
-        flat = self.reshaped(self.x, (self.steps * self.batch, self.features))
-        weights = self.reshaped(self.call.input(1), (len(self.directions) * rows, self.features))
+        flat = self.rounded(self.reshaped(self.x, (self.steps * self.batch, self.features)))
+        weights = self.reshaped(self.of_input, (len(self.directions) * rows, self.features))
         product = self.emit("MatMul", flat, self.emit("Transpose", weights, perm=[1, 0]))
         if of_input is not None:
             product = self.emit("Add", product, self.reshaped(of_input, (len(self.directions) * rows,)))
@@ -102,6 +116,27 @@ class _Layer:
             states.append(state)
             cells.append(cell)
         return self._arranged(sequences, states, cells)
+
+    def _real(self, weights: Any, position: int) -> Any:
+        """Weights [directions, rows, columns] of integers [directions, columns, rows], with scale and zero point."""
+        given = self.call.input(position), self.call.input(position + 1)
+        count, _, rows = weights.shape
+        scale, zero = (
+            None
+            if not isinstance(one, Tensor | np.ndarray)
+            else self.reshaped(one, (count, 1, rows if len(one.shape) == 2 else 1))
+            for one in given
+        )
+        values = self.emit("Cast", weights, to=TensorProto.FLOAT)
+        if zero is not None:
+            values = self.emit("Sub", values, self.emit("Cast", zero, to=TensorProto.FLOAT))
+        return self.emit("Transpose", self.emit("Mul", values, scale), perm=[0, 2, 1])
+
+    def rounded(self, value: Any) -> Any:
+        """What weights are multiplied by."""
+        if not self.is_quantized:
+            return value
+        return self.emit("DequantizeLinear", *self.emit("DynamicQuantizeLinear", value, outputs=3))
 
     def _arranged(self, sequences: list[Any], states: list[Any], cells: list[Any]) -> Sequence[Value]:
         """Outputs in the sizes that the operator has them."""
@@ -169,9 +204,10 @@ class _Layer:
             values = [
                 rest.pop(0) if rest else default for default, rest in zip(defaults, given[: len(defaults)], strict=True)
             ]
-            if None in values:
+            known = [one for one in values if one is not None]
+            if len(known) < len(values):
                 raise Refused(f"its activation '{name}' lacks a parameter")
-            found.append(self._activation(name, *values))
+            found.append(self._activation(name, *known))
         # RNN's default has two, for two directions.
         if len(found) < count * len(self.directions):
             raise Refused(f"it has {len(found)} activations and needs {count * len(self.directions)}")
@@ -238,7 +274,7 @@ class _Direction:
 
     def __init__(self, layer: _Layer, number: int, bias: Any) -> None:
         self.layer, self.bias = layer, bias
-        weights = layer.of_direction(layer.call.input(2), number)
+        weights = layer.of_direction(layer.of_state, number)
         self.weights = layer.emit("Transpose", weights, perm=[1, 0])
         self.activations = layer.activations[number]
         self.peepholes: list[Any] = [None] * 3
@@ -256,7 +292,7 @@ class _Direction:
         """The state's share of the gates from ``start`` to ``end``."""
         hidden = self.layer.hidden
         weights = self.layer.cut(self.weights, 1, start * hidden, end * hidden)
-        return self.layer.emit("MatMul", state, weights)
+        return self.layer.emit("MatMul", self.layer.rounded(state), weights)
 
     def _gate(self, together: Any, number: int) -> Any:
         hidden = self.layer.hidden
@@ -311,4 +347,4 @@ def _tensor(call: Call, position: int, meaning: str) -> Any:
 
 
 #: How each operator is written out.
-EXPANSIONS: dict[str, Expansion] = dict.fromkeys(_OPERATORS, recurrent)
+EXPANSIONS: dict[str, Expansion] = dict.fromkeys((*_OPERATORS, f"com.microsoft:{_QUANTIZED}"), recurrent)
