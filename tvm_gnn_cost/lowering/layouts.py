@@ -91,12 +91,13 @@ class _Conversion:
         self.function = function
         self.old = [binding for block in function.body.blocks for binding in block.bindings]
         self.steps = self._steps()
-        self.converted_steps = self._choose()
         self.bindings: list[Any] = []
         self.builder = relax.BlockBuilder()
         #: The forms in which each variable is there; () stands for its own.
         self.there: dict[Any, dict[Form, Any]] = {}
+        #: The variables of which other forms alone are bound.
         self.unbound: set[Any] = set()
+        #: The variables that are permuted ones.
         self.permuted: dict[Any, tuple[Any, Form]] = {}
         self.constants: dict[tuple[Any, Form], Any] = {}
 
@@ -107,19 +108,15 @@ class _Conversion:
             for variable in relax.analysis.free_vars(binding.value):
                 forms.readers.setdefault(variable, []).append(binding.value)
         for binding in self.old:
-            variable, value = binding.var, binding.value
-            step = forms.step(variable, value) if isinstance(binding, relax.VarBinding) else None
+            step = forms.step(binding.var, binding.value) if isinstance(binding, relax.VarBinding) else None
             if step is not None and not step.reads and not step.always:
                 step = None
-            if step is not None:
-                if step.gives is not None:
-                    forms.given[variable] = step.gives
-                name = getattr(getattr(value, "op", None), "name", "")
-                if name in _CONVOLUTIONS or any(
-                    one in forms.near and forms.given.get(one) == form for one, form in step.reads
-                ):
-                    forms.near.add(variable)
-            forms.bound[variable] = value
+            forms.bound[binding.var] = binding.value
+            if step is not None and step.gives is not None:
+                forms.given[binding.var] = step.gives
+                near = (one in forms.near and forms.given[one] == form for one, form in step.reads)
+                if getattr(getattr(binding.value, "op", None), "name", "") in _CONVOLUTIONS or any(near):
+                    forms.near.add(binding.var)
             found.append(step)
         return found
 
@@ -127,43 +124,44 @@ class _Conversion:
         """For each binding, whether it is computed in the other form: so that all transposes together move least."""
         cut = Cut()
         nodes = [cut.node() for _ in self.old]
-        producers = {binding.var: number for number, binding in enumerate(self.old)}
-        as_it_is: dict[Any, list[int]] = {}
-        in_form: dict[tuple[Any, Form], list[int]] = {}
+        own: dict[Any, list[int]] = {
+            variable: [cut.SECOND] for variable in relax.analysis.free_vars(self.function.body.body)
+        }
+        formed: dict[tuple[Any, Form], list[int]] = {}
         for binding, step, node in zip(self.old, self.steps, nodes, strict=True):
             if step is None or step.always:
                 cut.fix(node, first=step is not None)
-            for variable, form in step.reads if step else ():
-                in_form.setdefault((variable, form), []).append(node)
-                if not (step and step.always):
-                    as_it_is.setdefault(variable, []).append(node)
-            for variable in step.others if step else relax.analysis.free_vars(binding.value):
-                as_it_is.setdefault(variable, []).append(cut.SECOND)
-        for variable in relax.analysis.free_vars(self.function.body.body):
-            as_it_is.setdefault(variable, []).append(cut.SECOND)
-        # A value is brought to another form once, however many operators read it there.
-        for variable, readers in as_it_is.items():
-            number = producers.get(variable)
-            made = None if number is None else self.steps[number]
-            if number is not None and made is not None and made.gives is not None:
-                either = cut.node()
-                cut.arc(nodes[number], either, self._cost(variable, made.gives, made))
+            for variable in relax.analysis.free_vars(binding.value) if step is None else step.others:
+                own.setdefault(variable, []).append(cut.SECOND)
+            for variable, form in () if step is None else step.reads:
+                formed.setdefault((variable, form), []).append(node)
+                own.setdefault(variable, []).append(node)
+        made = {
+            binding.var: (node, step)
+            for binding, step, node in zip(self.old, self.steps, nodes, strict=True)
+            if step is not None
+        }
+        # A value is brought to another form once, however many operators read it there: each of them pulls at one
+        # thing between them and the operator that makes the value.
+        for variable, readers in own.items():
+            maker, step = made.get(variable, (cut.SECOND, None))
+            if step is not None and step.gives is not None:
+                between = cut.node()
+                cut.arc(maker, between, self._cost(variable, step.gives, step))
                 for reader in readers:
-                    cut.arc(either, reader, FORBIDDEN)
-        for (variable, form), readers in in_form.items():
-            number = producers.get(variable)
-            made = None if number is None else self.steps[number]
-            either = cut.node()
+                    cut.arc(between, reader, FORBIDDEN)
+        for (variable, form), readers in formed.items():
+            maker, step = made.get(variable, (cut.SECOND, None))
+            between = cut.node()
             for reader in readers:
-                cut.arc(reader, either, FORBIDDEN)
-            so = number is not None and made is not None and made.gives == form
-            cut.arc(
-                either, nodes[number] if so and number is not None else cut.SECOND, self._cost(variable, form, made)
-            )
+                cut.arc(reader, between, FORBIDDEN)
+            given = step is not None and step.gives == form
+            cut.arc(between, maker if given else cut.SECOND, self._cost(variable, form, step))
         first = cut.first_side()
         return [node in first for node in nodes]
 
-    def _cost(self, variable: Any, form: Form, step: Step | None) -> int:
+    @staticmethod
+    def _cost(variable: Any, form: Form, step: Step | None) -> int:
         """What it costs to bring a variable to a form or back."""
         shape = shape_of(variable)
         if shape is None:
@@ -176,7 +174,7 @@ class _Conversion:
 
     def converted(self) -> relax.Function:
         """The function with the chosen forms."""
-        for binding, step, chosen in zip(self.old, self.steps, self.converted_steps, strict=True):
+        for binding, step, chosen in zip(self.old, self.steps, self._choose(), strict=True):
             if step is None or not chosen:
                 for variable in relax.analysis.free_vars(binding.value):
                     self._own(variable)
@@ -216,17 +214,14 @@ class _Conversion:
 
     def _brought(self, variable: Any, form: Form) -> Any:
         """A variable in a form that it does not have yet."""
-        shape = shape_of(variable)
-        there = self.there[variable]
-        if () in there or variable not in self.unbound:
-            source, permutation = there.get((), variable), form
-        else:
-            given, source = next(iter(there.items()))
-            if len(given) < len(form):
-                self._own(variable)
-                source, permutation = variable, form
-            else:
-                permutation = tuple(given.index(axis) for axis in form)
+        given: Form = ()
+        source = variable
+        if variable in self.unbound:
+            given, source = next(iter(self.there[variable].items()))
+        if given and len(given) != len(form):
+            self._own(variable)
+            given, source = (), variable
+        permutation = tuple(given.index(axis) for axis in form) if given else form
         shape = shape_of(source)
         assert shape is not None, variable
         if len(shape) < len(form):
