@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from tests.onnx_files import perceptron, write_perceptron
 from tvm_gnn_cost.datasets.failure import Failure
@@ -109,8 +111,29 @@ def test_a_network_that_computes_something_else_is_not_passed_on(
     tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tvm_gnn_cost.tuning.end_to_end.relative_difference", lambda *_: 0.25)
-    with pytest.raises(WorkError, match=r"computes something else than .*: an output differs by 25% .*; do not use it"):
+    with pytest.raises(WorkError, match=r"computes something else than .* an output differs by 25% .*; do not use it"):
         search(tmp_path / "work", 0, checkpoint)
+
+
+@pytest.mark.needs("s_tir")
+def test_a_wrong_schedule_is_struck_off_and_the_library_is_right(
+    tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # TVM's own packing of all constants keeps four rows of this table for one index.
+    from tvm import relax
+
+    free = relax.transform.AttachAttrLayoutFreeBuffers()
+    monkeypatch.setattr("tvm_gnn_cost.lowering.layouts.free_weights", free)
+    table, index = nn.Embedding(148, 256).eval(), torch.tensor([77])
+    result, events = search(tmp_path / "work", 0, checkpoint, network=table, example_inputs=(index,))
+    assert result.struck
+    assert all("computes something else" in one.reason for one in result.struck)
+    assert "transform_layout" in result.struck[0].trace
+    assert any(isinstance(one, Note) and "is struck off: it computes something else" in one.text for one in events)
+    assert load_result(tmp_path / "work").struck == result.struck
+    for row in (77, 3):
+        found = result.run(np.array([row]))
+        np.testing.assert_array_equal(found, table(torch.tensor([row])).detach().numpy())
 
 
 @pytest.mark.needs("s_tir")
