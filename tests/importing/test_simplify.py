@@ -127,3 +127,23 @@ def test_an_old_operator_has_the_definition_of_a_newer_one() -> None:
     nodes = [helper.make_node("Selu", ["x"], ["y"])]
     kept: tuple[Any, ...] = ("Exp", "Less", "Cast", "CastLike", "Elu")
     assert simplified(model(nodes, {"x": [2]}, ["y"], opset=9), *kept).nodes
+
+
+@pytest.mark.parametrize("opset", [0, 99])
+def test_operator_sets_that_nobody_knows_are_refused(opset: int) -> None:
+    made = model([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, ["y"])
+    made.opset_import[0].version = opset
+    with pytest.raises(InputError, match=f"net is of ONNX's operator set {opset}, and the installed onnx knows 1 to"):
+        simplified(made)
+
+
+def test_damaged_weights_strings_and_no_outputs_are_named() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    cut = model(nodes, {"x": [2]}, ["y"], {"w": np.ones(3, np.float32)})
+    cut.graph.initializer[0].raw_data = b"12"
+    with pytest.raises(InputError, match="weight 'w' is damaged: "):
+        simplified(cut)
+    with pytest.raises(InputError, match="input 'x' of net cannot be imported: its type is string"):
+        simplified(model(nodes, {"x": [2]}, ["y"], dtype=onnx.TensorProto.STRING))
+    with pytest.raises(InputError, match="net has no output"):
+        simplified(model(nodes, {"x": [2]}, []))

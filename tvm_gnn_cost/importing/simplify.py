@@ -115,6 +115,7 @@ class Simplifier:
     """Simplifies one model.
 
     Args:
+        name: The network's, for errors.
         primitives: The operators to keep.
         expansions: How other operators are written in these.
         seconds: The longest time that it may take.
@@ -124,8 +125,10 @@ class Simplifier:
         refused: Why operators cannot be imported: operator -> reason -> names of nodes.
     """
 
-    def __init__(self, primitives: Collection[str], expansions: Mapping[str, Expansion], seconds: float) -> None:
-        self.primitives, self.expansions = primitives, expansions
+    def __init__(
+        self, name: str, primitives: Collection[str], expansions: Mapping[str, Expansion], seconds: float
+    ) -> None:
+        self.name, self.primitives, self.expansions = name, primitives, expansions
         self.nodes: list[Node] = []
         self.refused: dict[tuple[str, str], list[str]] = {}
         self.end = time.monotonic() + seconds
@@ -135,14 +138,20 @@ class Simplifier:
     def model(self, model: onnx.ModelProto) -> Graph:
         """The primitive operators of a model."""
         self.opsets = {one.domain or "": one.version for one in model.opset_import}
-        self.opsets[""] = max(self.opsets.get("", 0), self.opsets.pop("ai.onnx", 0)) or 1
-        scope = Scope({one.name: numpy_helper.to_array(one) for one in model.graph.initializer})
+        self.opsets[""] = max(self.opsets.get("", 0), self.opsets.pop("ai.onnx", 0))
+        self._check_opset()
+        if not model.graph.output:
+            raise InputError(f"{self.name} has no output, so that there is nothing to compute")
+        scope = Scope({one.name: _weight(one) for one in model.graph.initializer})
         for sparse in model.graph.sparse_initializer:
             scope.values[sparse.values.name] = _dense(sparse)
         inputs = []
         for value in model.graph.input:
             if value.name not in scope.values:
-                tensor = _tensor(value.name, value.type)
+                try:
+                    tensor = _tensor(value.name, value.type)
+                except Refused as error:
+                    raise InputError(f"input '{value.name}' of {self.name} cannot be imported: {error}") from error
                 inputs.append(tensor)
                 scope.values[value.name] = _or_empty(tensor)
         outputs = self.graph(model.graph, scope, "")
@@ -152,6 +161,14 @@ class Simplifier:
                 self.refuse("output", f"'{name}' is no tensor", "")
         nodes = live_nodes(self.nodes, outputs)
         return Graph(tuple(inputs), named, nodes)
+
+    def _check_opset(self) -> None:
+        newest = defs.onnx_opset_version()
+        if not 1 <= self.opsets[""] <= newest:
+            raise InputError(
+                f"{self.name} is of ONNX's operator set {self.opsets['']}, and the installed onnx knows 1 to {newest}: "
+                "pip install -U onnx, or export it with an older one (opset_version=)"
+            )
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, prefix: str) -> list[Any]:
         """The values of a graph's outputs.
@@ -397,7 +414,7 @@ def simplify(
     Raises:
         InputError: it has operators that cannot be imported; each is named, with the reason.
     """
-    simplifier = Simplifier(primitives, expansions, seconds)
+    simplifier = Simplifier(name, primitives, expansions, seconds)
     graph = None
     with suppress(_Stopped, RecursionError):
         graph = simplifier.model(model)
@@ -519,6 +536,18 @@ def _tensor(name: str, proto: onnx.TypeProto) -> Tensor:
     if int(np.prod(shape, dtype=object)) > _LARGEST:
         raise Refused(f"'{name}' would have {' x '.join(map(str, shape))} elements")
     return Tensor(name, np.dtype(helper.tensor_dtype_to_np_dtype(element)), shape)
+
+
+def _weight(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
+    """A weight of a file.
+
+    Raises:
+        InputError: it has other sizes than values.
+    """
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:  # of any type, for what a file can hold
+        raise InputError(f"weight '{tensor.name}' is damaged: {' '.join(str(error).split())}") from error
 
 
 def _or_empty(tensor: Tensor) -> Tensor | npt.NDArray[Any]:
