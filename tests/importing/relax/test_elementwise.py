@@ -113,3 +113,8 @@ def test_an_old_operators_axis() -> None:
     node = helper.make_node("Add", ["x", "y"], ["z"], broadcast=1, axis=1)
     x, y = floats(2, 3, 4), floats(3)
     check(node, {"x": x, "y": y}, opset=6, wanted=[x + y[:, None]])
+
+
+def test_truth_values_are_compared_with_a_constant() -> None:
+    node = helper.make_node("Equal", ["x", "t"], ["y"])
+    check(node, {"x": np.array([True, False])}, constants={"t": np.array(True)})

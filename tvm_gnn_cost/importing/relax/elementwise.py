@@ -69,6 +69,9 @@ def binary(node: Primitive) -> relax.Expr:
     left, right = node.tensor(0), node.tensor(1)
     if node.version < 7 and node.attribute("broadcast"):
         right = _as_before_opset_7(node, right)
+    if node.operator == "Equal" and node.dtype(0) == "bool":
+        # TVM compares truth values as floats, which LLVM refuses.
+        left, right = relax.op.astype(left, "int8"), relax.op.astype(right, "int8")
     return _BINARY[node.operator](left, right)
 
 
