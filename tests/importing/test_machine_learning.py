@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from tests.importing.relax.against_onnxruntime import check
+from tests.importing.relax.against_onnxruntime import check, model_of
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.installed import has
 
@@ -94,6 +94,30 @@ def test_a_missing_number_goes_where_the_tree_says() -> None:
     )
     x = np.where(RNG.random((6, 4)) < 0.4, np.nan, X["x"]).astype(np.float32)
     check(node, {"x": x}, domains=DOMAINS, opset=17, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("has_sets", [True, False])
+def test_trees_with_numbered_leaves(has_sets: bool) -> None:
+    """The tree compares, then looks for members of a set; the file names no operator set of ONNX's own."""
+    modes = np.array([0, 6 if has_sets else 3, 1], np.uint8)
+    node = helper.make_node(
+        "TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=2, aggregate_function=1, post_transform=0,
+        tree_roots=[0], nodes_featureids=[0, 1, 2],
+        nodes_modes=numpy_helper.from_array(modes),
+        nodes_splits=numpy_helper.from_array(np.array([0.5, 0.25, -0.5], np.float32)),
+        nodes_truenodeids=[1, 0, 2], nodes_trueleafs=[0, 1, 1],
+        nodes_falsenodeids=[2, 1, 3], nodes_falseleafs=[0, 1, 1],
+        leaf_targetids=[0, 1, 0, 1], leaf_weights=numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32)),
+        membership_values=numpy_helper.from_array(np.array([1.5, 2.5, np.nan], np.float32)),
+    )  # fmt: skip
+    x = np.array([[0, 1.5, 0], [0, 0.25, 0], [0.5, 2.5, 0], [1, 0, -0.5], [1, 0, -1]], np.float32)
+    second = np.isin(x[:, 1], [1.5, 2.5]) if has_sets else x[:, 1] > 0.25
+    leaf = np.where(x[:, 0] <= 0.5, np.where(second, 0, 1), np.where(x[:, 2] < -0.5, 2, 3))
+    wanted = np.zeros((5, 2), np.float32)
+    wanted[np.arange(5), leaf % 2] = leaf + 1
+    model = model_of(node, {"x": x}, domains={"ai.onnx.ml": 5})
+    del model.opset_import[0]
+    check(model, {"x": x}, wanted=[wanted])
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +44,12 @@ class _Writer:
 
     def floats(self, name: str) -> npt.NDArray[Any]:
         """A list of numbers, which is an attribute of either type."""
-        values = self.attribute(name)
-        other = self.attribute(f"{name}_as_tensor")
-        return np.asarray(other if other is not None else (values or ()), np.float32)
+        tensor = self.attribute(f"{name}_as_tensor")
+        return np.asarray(self.attribute(name) or (), np.float32) if tensor is None else np.asarray(tensor)
 
-    def numbers(self) -> Any:
-        """The operand in float32."""
-        return self.cast(self.call.tensor(0), np.float32)
+    def numbers(self, dtype: Any = np.float32) -> Any:
+        """The operand in a type of floats."""
+        return self.cast(self.call.tensor(0), dtype)
 
     def cast(self, value: Any, dtype: Any) -> Any:
         wanted = np.dtype(dtype)
@@ -57,9 +57,9 @@ class _Writer:
             return value
         return self("Cast", value, to=helper.np_dtype_to_tensor_dtype(wanted))
 
-    def rows(self) -> Any:
-        """The operand in float32, as a matrix."""
-        value = self.numbers()
+    def rows(self, dtype: Any = np.float32) -> Any:
+        """The operand in a type of floats, as a matrix."""
+        value = self.numbers(dtype)
         return value if len(value.shape) == 2 else self("Reshape", value, np.array([-1, value.shape[-1]]))
 
 
@@ -149,7 +149,7 @@ class _Trees:
 
     Attributes:
         features: The column that each node reads.
-        values: What it is compared with.
+        values: What it is compared with: ``(nodes,)``, or ``(nodes, members)`` of sets, which NaN fills.
         modes: How, as in ``BRANCH_LEQ``.
         tracks: Whether a missing number leads to the true branch.
         paths: ``(nodes, leaves)``: 1 or -1 where a leaf is behind the true or the false branch of a node, else 0.
@@ -170,23 +170,17 @@ def _summed(write: _Writer, trees: _Trees) -> Any:
     All nodes are compared at once. A row comes to a leaf if all nodes on its path decide for it, which a product with
     the matrix of the paths counts.
     """
-    if write.call.tensor(0).dtype == np.float64:
-        raise Refused("its input is float64, and it is computed in float32")
-    x = write.rows()
+    dtype = np.float64 if write.call.tensor(0).dtype == np.float64 else np.float32
+    x = write.rows(dtype)
     if not len(trees.features):
-        return np.repeat(trees.weights.sum(0, keepdims=True), x.shape[0], axis=0).astype(np.float32)
+        return np.repeat(trees.weights.sum(0, keepdims=True), x.shape[0], axis=0).astype(dtype)
     order = np.argsort(np.array(trees.modes), kind="stable")
     paths = trees.paths[order]
     parts = []
     for mode in sorted(set(trees.modes)):
         own = order[np.array(trees.modes)[order] == mode]
-        if mode not in _COMPARISONS:
-            raise Refused(f"its nodes are of the kind {mode}")
-        operator, is_opposite = _COMPARISONS[mode]
         read = write("Gather", x, trees.features[own], axis=1)
-        decided = write(operator, read, trees.values[own].astype(np.float32))
-        if is_opposite:
-            decided = write("Not", decided)
+        decided = _decided(write, mode, read, trees.values[own].astype(dtype))
         if trees.tracks[own].any():
             decided = write("Or", decided, write("And", write("IsNaN", read), trees.tracks[own].astype(bool)))
         parts.append(write.cast(decided, np.float32))
@@ -194,8 +188,20 @@ def _summed(write: _Writer, trees: _Trees) -> Any:
     # A path agrees in as many true decisions as it has true branches, and in none of its false ones.
     wanted = (paths > 0).sum(0).astype(np.float32)
     agreed = write("MatMul", decisions, paths.astype(np.float32))
-    reached = write.cast(write("Equal", agreed, wanted), np.float32)
-    return write("MatMul", reached, trees.weights.astype(np.float32))
+    reached = write.cast(write("Equal", agreed, wanted), dtype)
+    return write("MatMul", reached, trees.weights.astype(dtype))
+
+
+def _decided(write: _Writer, mode: str, read: Any, values: npt.NDArray[Any]) -> Any:
+    """Whether each number leads to the true branch of its node."""
+    if mode == "BRANCH_MEMBER":
+        equal = write("Equal", write("Unsqueeze", read, np.array([-1])), values)
+        return write.cast(write("ReduceMax", write.cast(equal, np.float32), np.array([-1]), keepdims=0), np.bool_)
+    if mode not in _COMPARISONS:
+        raise Refused(f"its nodes are of the kind {mode}")
+    operator, is_opposite = _COMPARISONS[mode]
+    decided = write(operator, read, values[..., 0])
+    return write("Not", decided) if is_opposite else decided
 
 
 def _paths(children: Mapping[int, tuple[int, int]], roots: Sequence[int], leaves: Sequence[int]) -> npt.NDArray[Any]:
@@ -229,7 +235,7 @@ def _trees_of_lists(write: _Writer, kind: str, targets: int) -> _Trees:
     behind = [write.attribute(f"nodes_{one}nodeids") for one in ("true", "false")]
     children = {i: (number[names[i][0], behind[0][i]], number[names[i][0], behind[1][i]]) for i in nodes}
     inner = {one for pair in children.values() for one in pair}
-    weights = np.zeros((len(leaves), targets), np.float32)
+    weights = np.zeros((len(leaves), targets), np.float64)
     column = {leaf: i for i, leaf in enumerate(leaves)}
     places = zip(*(write.attribute(f"{kind}_{one}") for one in ("treeids", "nodeids", "ids")), strict=True)
     for (tree, node, target), weight in zip(places, write.floats(f"{kind}_weights"), strict=True):
@@ -238,7 +244,7 @@ def _trees_of_lists(write: _Writer, kind: str, targets: int) -> _Trees:
     tracks = np.array(write.attribute("nodes_missing_value_tracks_true") or [0] * len(modes))
     return _Trees(
         np.array(write.attribute("nodes_featureids"), np.int64)[nodes],
-        values[nodes],
+        values[nodes, None],
         [modes[i] for i in nodes],
         tracks[nodes],
         _paths(children, [i for i in range(len(names)) if i not in inner], leaves),
@@ -250,12 +256,12 @@ def _tree_regressor(write: _Writer) -> Any:
     kind = write.attribute("aggregate_function")
     targets = int(write.attribute("n_targets"))
     trees = _trees_of_lists(write, "target", targets)
-    found = _summed(write, trees)
+    found = write.cast(_summed(write, trees), np.float32)
     if kind == "AVERAGE":
         found = write("Div", found, np.array(len(set(write.attribute("nodes_treeids"))), np.float32))
     elif kind != "SUM":
         raise Refused(f"it takes the {kind} of its trees")
-    base = write.floats("base_values")
+    base = write.floats("base_values").astype(np.float32)
     found = write("Add", found, base) if base.size else found
     return _transformed(write, found, write.attribute("post_transform"))
 
@@ -266,8 +272,8 @@ def _tree_classifier(write: _Writer) -> Any:
         raise Refused("its labels are of the type string")
     if len(set(write.attribute("class_ids"))) == 1:
         raise Refused("it tells two classes by one score")
-    scores = _summed(write, _trees_of_lists(write, "class", len(labels)))
-    base = write.floats("base_values")
+    scores = write.cast(_summed(write, _trees_of_lists(write, "class", len(labels))), np.float32)
+    base = write.floats("base_values").astype(np.float32)
     scores = write("Add", scores, base) if base.size else scores
     best = write("ArgMax", scores, axis=1, keepdims=0)
     return [
@@ -277,11 +283,9 @@ def _tree_classifier(write: _Writer) -> Any:
 
 
 def _trees(write: _Writer) -> Any:
-    """``TreeEnsemble``: nodes and leaves have numbers of their own; membership in a set is refused."""
+    """``TreeEnsemble``: nodes and leaves have numbers of their own."""
     names = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
     modes = [names[int(one)] for one in write.attribute("nodes_modes")]
-    if "BRANCH_MEMBER" in modes:
-        raise Refused("its nodes look for members of sets")
     count, targets = len(modes), int(write.attribute("n_targets"))
     leaf_targets = write.attribute("leaf_targetids")
     behind = [
@@ -292,24 +296,36 @@ def _trees(write: _Writer) -> Any:
         )
     ]
     children = dict(enumerate(zip(*behind, strict=True)))
-    # A tree of one leaf is a node both of whose branches are that leaf.
     leaves = [count + i for i in range(len(leaf_targets))]
+    # A tree of one leaf is a node both of whose branches are that leaf.
     if any(true == false for true, false in children.values()):
         raise Refused("one of its trees is a single leaf")
-    weights = np.zeros((len(leaves), targets), np.float32)
-    weights[np.arange(len(leaves)), leaf_targets] = np.asarray(write.attribute("leaf_weights"), np.float32)
+    weights = np.zeros((len(leaves), targets), np.float64)
+    weights[np.arange(len(leaves)), leaf_targets] = write.attribute("leaf_weights")
     tracks = np.array(write.attribute("nodes_missing_value_tracks_true") or [0] * count)
     kind = ("AVERAGE", "SUM", "MIN", "MAX")[write.attribute("aggregate_function")]
     roots = list(write.attribute("tree_roots"))
     features = np.array(write.attribute("nodes_featureids"), np.int64)
-    values = np.asarray(write.attribute("nodes_splits"), np.float32)
-    found = _summed(write, _Trees(features, values, modes, tracks, _paths(children, roots, leaves), weights))
+    values = _with_sets(
+        np.asarray(write.attribute("nodes_splits"), np.float64), modes, write.attribute("membership_values")
+    )
+    found: Any = _summed(write, _Trees(features, values, modes, tracks, _paths(children, roots, leaves), weights))
     if kind == "AVERAGE":
-        found = write("Div", found, np.array(len(roots), np.float32))
+        found = write("Div", found, np.array(len(roots), found.dtype))
     elif kind != "SUM":
         raise Refused(f"it takes the {kind} of its trees")
     last = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[write.attribute("post_transform")]
     return write.cast(_transformed(write, found, last), write.call.tensor(0).dtype)
+
+
+def _with_sets(splits: npt.NDArray[Any], modes: Sequence[str], members: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """What each node compares with, one row each: its number, or the members of its set; a NaN ends each set."""
+    rows = [[one] for one in splits.tolist()]
+    given = iter([] if members is None else members.tolist())
+    for row, mode in zip(rows, modes, strict=True):
+        if mode == "BRANCH_MEMBER":
+            row[:] = itertools.takewhile(lambda one: not np.isnan(one), given)
+    return np.array(list(itertools.zip_longest(*rows, fillvalue=np.nan)), np.float64).T
 
 
 _WRITTEN: dict[str, Callable[[_Writer], Any]] = {

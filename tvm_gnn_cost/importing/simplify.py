@@ -138,7 +138,10 @@ class Simplifier:
     def model(self, model: onnx.ModelProto) -> Graph:
         """The primitive operators of a model."""
         self.opsets = {one.domain or "": one.version for one in model.opset_import}
-        self.opsets[""] = max(self.opsets.get("", 0), self.opsets.pop("ai.onnx", 0))
+        own = [self.opsets[domain] for domain in ("", "ai.onnx") if domain in self.opsets]
+        # A file whose operators are all of other domains names no set of ONNX's own.
+        self.opsets[""] = max(own, default=1 if self.opsets else 0)
+        self.opsets.pop("ai.onnx", None)
         self._check_opset()
         if not model.graph.output:
             raise InputError(f"{self.name} has no output, so that there is nothing to compute")
