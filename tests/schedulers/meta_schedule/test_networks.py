@@ -173,18 +173,17 @@ def test_operators_that_cannot_be_imported_are_named(tmp_path: Path, capfd: pyte
 
     class Sized(nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return x.nonzero(), x.unique()
+            return x.nonzero(), x[x > 0]
 
     path = tmp_path / "net.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(Sized(), (torch.randn(4),), path, dynamo=False)
     capfd.readouterr()
-    with pytest.raises(InputError, match=r"net cannot be imported: .*NonZero .*depends on .*Unique .*depends on"):
+    with pytest.raises(InputError, match=r"net cannot be imported: .*NonZero .*depends on values"):
         load_network(path)
     assert capfd.readouterr().out == ""
 
 
-def test_a_network_without_tasks_is_a_mistake() -> None:
-    with pytest.raises(InputError, match="the network has no tuning task"):
-        extract_tasks(tvm.IRModule(), local_target())
+def test_a_network_may_have_no_task() -> None:
+    assert extract_tasks(tvm.IRModule(), local_target()) == []

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
-from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.importing.relax import modules as relax_modules
 from tvm_gnn_cost.importing.relax.convert import to_relax
 from tvm_gnn_cost.importing.relax.importer import simplified
@@ -59,11 +59,7 @@ def import_network(model: Model) -> Network:
 
 
 def tasks_of(network: Network, target: tvm.target.Target) -> list[Task]:
-    """The distinct tuning tasks of a network, those of its alternative last.
-
-    Raises:
-        InputError: the network has no task to tune.
-    """
+    """The distinct tuning tasks of a network, those of its alternative last; none for one that only moves values."""
     tasks = extract_tasks(network.mod, target)
     if network.alternative is None:
         return tasks
@@ -73,12 +69,6 @@ def tasks_of(network: Network, target: tvm.target.Target) -> list[Task]:
 
 
 def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[Task]:
-    """The distinct tuning tasks of a module, in TVM's order; their keys are structural hashes.
-
-    Raises:
-        InputError: the network has no task to tune.
-    """
+    """The distinct tuning tasks of a module, in TVM's order; their keys are structural hashes."""
     found = ms.relax_integration.extract_tasks(mod, target, {})
-    if not found:
-        raise InputError("the network has no tuning task; was it legalised (relax.get_pipeline('zero'))?")
     return [Task(ms.utils.shash2hex(task.dispatched[0]), str(task.task_name), int(task.weight), task) for task in found]
