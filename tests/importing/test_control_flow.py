@@ -107,3 +107,15 @@ def test_sequences_are_lists() -> None:
     assert graph.outputs[1][1] == 2
     with pytest.raises(InputError, match="'parts' is no tensor"):
         simplified(nodes, ["parts"])
+
+
+def test_a_negative_place_is_before_the_last_value() -> None:
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["pair"]),
+        helper.make_node("Relu", ["x"], ["between"]),
+        helper.make_node("SequenceInsert", ["pair", "between", "minus"], ["more"]),
+        helper.make_node("SequenceAt", ["more", "second"], ["y"]),
+    ]
+    graph = simplified([helper.make_node("Constant", [], ["minus"], value_int=-1),
+                        helper.make_node("Constant", [], ["second"], value_int=1), *nodes], ["y"])  # fmt: skip
+    assert operators(graph) == ["Relu"]

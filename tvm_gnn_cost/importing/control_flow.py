@@ -138,7 +138,8 @@ def at(_: Simplifier, call: Call) -> Sequence[Value]:
 def insert(_: Simplifier, call: Call) -> Sequence[Value]:
     """``SequenceInsert``."""
     values = list(_sequence(call.input(0)))
-    place = len(values) if call.input(2) is None else _position(call, 2, len(values) + 1)
+    # As in a list of Python, -1 is before the last value.
+    place = len(values) if call.input(2) is None else int(call.constant(2, "position").item())
     values.insert(place, call.input(1))
     return [values]
 

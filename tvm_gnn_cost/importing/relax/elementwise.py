@@ -351,4 +351,3 @@ def _is_integer(dtype: str) -> bool:
 def onnx_type(number: int) -> str:
     """The name of an ONNX element type."""
     return str(np.dtype(helper.tensor_dtype_to_np_dtype(number)))
-
