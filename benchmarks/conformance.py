@@ -43,7 +43,7 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Dropout", "AffineGrid", "Col2Im"), (1, 2)),
     **dict.fromkeys(("DFT",), (1, 2)),
     **dict.fromkeys(("STFT",), (1, 2, 3)),
-    **dict.fromkeys(("OneHot",), (1,)),
+    **dict.fromkeys(("OneHot", "Compress"), (1,)),
     **dict.fromkeys(("NonMaxSuppression",), (2, 3, 4)),
     **dict.fromkeys(("MaxUnpool", "ReverseSequence"), (2,)),
     **dict.fromkeys(("Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization"), (1, 2, 3, 4)),
@@ -178,7 +178,9 @@ def check(case: Any) -> tuple[str, str]:
 def _difference(own: Any, wanted: Any, rtol: float, atol: float) -> str:
     if own.shape != wanted.shape or own.dtype != wanted.dtype:
         return f"{own.dtype}{list(own.shape)} for {wanted.dtype}{list(wanted.shape)}"
-    # A few roundings of the type itself.
+    # A few roundings of the type itself, and of the largest value where others cancel.
+    finite = np.abs(wanted.astype(np.float64))
+    atol = max(atol, 1e-6 * float(finite[np.isfinite(finite)].max(initial=0.0)))
     rtol = max(rtol, {"float16": 4e-3, "bfloat16": 3e-2}.get(str(own.dtype), 0.0))
     try:
         np.testing.assert_allclose(own.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=atol)
