@@ -20,6 +20,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.importing.decompositions import decompose
 from tvm_gnn_cost.importing.inputs import OpenShape
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto
         warnings.simplefilter("ignore")
         # The exporter raises errors of any type, of several lines that are meant for its developers.
         try:
-            exported = torch.onnx.export(program, dynamo=True, verbose=False, optimize=True)
+            exported = torch.onnx.export(decompose(program), dynamo=True, verbose=False, optimize=True)
             assert exported is not None
             return exported.model_proto
         except Exception as error:

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tvm_gnn_cost.importing import exported, onnx_graphs
+from tvm_gnn_cost.importing.decompositions import decompose
+
+LAYERS = [
+    (nn.AvgPool2d(3, 2, 1, divisor_override=5), (1, 2, 9, 8)),
+    (nn.AvgPool2d((2, 3), ceil_mode=True, count_include_pad=False, divisor_override=4), (2, 7, 8)),
+    (nn.AvgPool3d(2, 2, 1, ceil_mode=True, divisor_override=3), (1, 2, 5, 4, 3)),
+    (nn.AdaptiveMaxPool2d((3, 5), return_indices=True), (1, 2, 7, 9)),
+    (nn.AdaptiveMaxPool1d(3), (1, 2, 8)),
+    (nn.AdaptiveMaxPool3d((2, 1, 3)), (1, 2, 5, 4, 4)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS)
+def test_what_the_exporter_lacks_is_written_otherwise(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    image = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    program = exported.export(layer, (image,), "pool")
+    name = next(iter(exported.open_shapes(program, "pool")))
+    found: Any = onnx_graphs.run(exported.to_onnx(program, "pool"), {name: image})
+    for output, expected in zip(found, exported.run(program, {name: image}), strict=True):
+        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_program_without_such_operators_is_left_as_it_is() -> None:
+    program = exported.export(nn.AvgPool2d(2), (torch.ones(1, 1, 4, 4),), "pool")
+    assert decompose(program) is program

@@ -1,0 +1,107 @@
+"""Decomposes PyTorch's operators that its exporter to ONNX lacks, or writes as another one without a word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+_ATEN = torch.ops.aten
+
+
+def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program without such operators; itself if it has none."""
+    used = {node.target for node in program.graph.nodes if node.op == "call_function" and _is_wanted(node)}
+    table = {operator: written for operator, written in _TABLE.items() if operator in used}
+    return program.run_decompositions(table) if table else program
+
+
+def _is_wanted(node: torch.fx.Node) -> bool:
+    """Averages are decomposed only if they are divided by a number of their own: the exporter leaves it out."""
+    if node.target not in _AVERAGES:
+        return node.target in _TABLE
+    position = [one.name for one in node.target._schema.arguments].index("divisor_override")  # type: ignore[union-attr]
+    given = node.args[position] if position < len(node.args) else node.kwargs.get("divisor_override")
+    return given is not None
+
+
+def _average(axes: int) -> Callable[..., torch.Tensor]:
+    pool: Any = (functional.avg_pool2d, functional.avg_pool3d)[axes - 2]
+
+    def average(
+        x: torch.Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,  # noqa: ARG001 - the sum is of the same numbers
+        divisor_override: int | None = None,
+    ) -> Any:
+        if divisor_override is None:
+            return NotImplemented
+        kernel = list(kernel_size) * (axes if len(kernel_size) == 1 else 1)
+        if ceil_mode:
+            # Windows that reach beyond the padding are divided by less; sums are not. Padded, there are none.
+            step = list(stride) * (axes if len(stride) == 1 else 1) or kernel
+            pads = list(padding) * (axes if len(padding) == 1 else 1)
+            ends = []
+            for size, width, stride_, pad in zip(x.shape[-axes:], kernel, step, pads, strict=True):
+                count = -(-(size + 2 * pad - width) // stride_) + 1
+                if (count - 1) * stride_ >= size + pad:
+                    count -= 1
+                ends.append(max(0, (count - 1) * stride_ + width - size - 2 * pad))
+            added = [one for pad, end in zip(pads[::-1], ends[::-1], strict=True) for one in (pad, pad + end)]
+            summed = pool(functional.pad(x, added), kernel, step)
+        else:
+            summed = pool(x, kernel, list(stride) or None, list(padding), count_include_pad=True)
+        return summed * (math.prod(kernel) / divisor_override)
+
+    return average
+
+
+def _adaptive_maximum(axes: int) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Windows of unequal sizes, one after the other: each output's window is known."""
+
+    def maximum(x: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes = list(x.shape[-axes:])
+        windows = [
+            [(i * size // count, -((-(i + 1) * size) // count)) for i in range(count)]
+            for size, count in zip(sizes, output_size, strict=True)
+        ]
+        values, places = [], []
+        for place in range(math.prod(output_size)):
+            at, part = place, x
+            starts, extents = [], []
+            for axis in reversed(range(axes)):
+                start, end = windows[axis][at % output_size[axis]]
+                at //= output_size[axis]
+                part = part.narrow(axis - axes, start, end - start)
+                starts.insert(0, start)
+                extents.insert(0, end - start)
+            flat = part.flatten(-axes)
+            values.append(flat.amax(-1))
+            where = flat.argmax(-1)
+            index = torch.zeros_like(where)
+            for axis in range(axes):
+                own = where // math.prod(extents[axis + 1 :]) % extents[axis] + starts[axis]
+                index = index * sizes[axis] + own
+            places.append(index)
+        shape = [*x.shape[:-axes], *output_size]
+        return torch.stack(values, -1).reshape(shape), torch.stack(places, -1).reshape(shape)
+
+    return maximum
+
+
+_AVERAGES = (_ATEN.avg_pool2d.default, _ATEN.avg_pool3d.default)
+
+#: Operator -> what it is written as.
+_TABLE: dict[Any, Callable[..., Any]] = {
+    _ATEN.avg_pool2d.default: _average(2),
+    _ATEN.avg_pool3d.default: _average(3),
+    _ATEN.adaptive_max_pool1d.default: _adaptive_maximum(1),
+    _ATEN.adaptive_max_pool2d.default: _adaptive_maximum(2),
+    _ATEN.adaptive_max_pool3d.default: _adaptive_maximum(3),
+}
