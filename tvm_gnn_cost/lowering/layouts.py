@@ -99,6 +99,8 @@ class _Conversion:
         self.unbound: set[Any] = set()
         #: The variables that are permuted ones.
         self.permuted: dict[Any, tuple[Any, Form]] = {}
+        #: What a variable is when permuted, and a constant.
+        self.done: dict[tuple[Any, Form], Any] = {}
         self.constants: dict[tuple[Any, Form], Any] = {}
 
     def _steps(self) -> list[Step | None]:
@@ -238,9 +240,13 @@ class _Conversion:
             shape = shape_of(source) or shape
         if permutation == tuple(range(len(permutation))) and source.ty.ndim == len(permutation):
             return source
-        if kept_in_order(shape, permutation):
-            return self.emit(relax.op.reshape(source, [shape[axis] for axis in permutation]))
-        return self.emit(relax.op.permute_dims(source, permutation))
+        if (source, permutation) not in self.done:
+            if kept_in_order(shape, permutation):
+                found = self.emit(relax.op.reshape(source, [shape[axis] for axis in permutation]))
+            else:
+                found = self.emit(relax.op.permute_dims(source, permutation))
+            self.done[source, permutation] = found
+        return self.done[source, permutation]
 
     def _own(self, variable: Any) -> None:
         """Binds a variable itself, if only other forms of it are there."""
