@@ -10,7 +10,16 @@ from torch import nn
 from tvm_gnn_cost.importing import exported, onnx_graphs
 from tvm_gnn_cost.importing.decompositions import decompose
 
+
+class Extremes(nn.Module):
+    """Over all axes and over one."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.amax(), x.amin(1), x.amin(keepdim=True)
+
+
 LAYERS = [
+    (Extremes(), (2, 3)),
     (nn.AvgPool2d(3, 2, 1, divisor_override=5), (1, 2, 9, 8)),
     (nn.AvgPool2d((2, 3), ceil_mode=True, count_include_pad=False, divisor_override=4), (2, 7, 8)),
     (nn.AvgPool3d(2, 2, 1, ceil_mode=True, divisor_override=3), (1, 2, 5, 4, 3)),

@@ -47,10 +47,19 @@ def test_a_module_is_exported_as_in_inference_and_left_as_it_was() -> None:
     np.testing.assert_allclose(found, module.eval()(image).detach().numpy(), atol=1e-6)
 
 
-def test_arguments_that_are_no_tensors_are_named() -> None:
-    program = exported.export(Nested(), {"x": torch.ones(2), "pair": (torch.ones(2), torch.ones(2)), "scale": 3}, "net")
-    with pytest.raises(InputError, match="argument 'scale' of net is no tensor; wrap the network"):
-        exported.open_shapes(program, "net")
+@pytest.mark.parametrize("scale", [3, 0.5, None])
+def test_arguments_that_are_no_tensors_are_part_of_the_network(scale: float | None) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor, scale: float | None, y: torch.Tensor) -> torch.Tensor:
+            return x * y if scale is None else x * scale + y
+
+    x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
+    program = exported.export(Scaled(), (x, scale, y), "net")
+    assert list(exported.open_shapes(program, "net")) == ["x", "y"]
+    (found,) = exported.run(program, exported.examples(program, "net"))
+    np.testing.assert_allclose(found, Scaled()(x, scale, y).numpy())
+    pytest.importorskip("onnxscript")
+    assert len(exported.to_onnx(program, "net").graph.input) == 2
 
 
 def test_what_cannot_be_exported_is_named() -> None:

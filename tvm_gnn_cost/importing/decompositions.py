@@ -21,6 +21,8 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
 
 def _is_wanted(node: torch.fx.Node) -> bool:
     """Averages are decomposed only if they are divided by a number of their own: the exporter leaves it out."""
+    if node.target in _EXTREMES:
+        return not (len(node.args) > 1 and node.args[1]) and not node.kwargs.get("dim")
     if node.target not in _AVERAGES:
         return node.target in _TABLE
     position = [one.name for one in node.target._schema.arguments].index("divisor_override")  # type: ignore[union-attr]
@@ -95,12 +97,25 @@ def _adaptive_maximum(axes: int) -> Callable[..., tuple[torch.Tensor, torch.Tens
     return maximum
 
 
+def _extreme(reduce: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Over all axes, if none is named: the exporter's own takes that for a missing argument."""
+
+    def extreme(x: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        return NotImplemented if dim else reduce(x, list(range(x.dim())), keepdim)
+
+    return extreme
+
+
+_EXTREMES = (_ATEN.amax.default, _ATEN.amin.default)
+
 _AVERAGES = (_ATEN.avg_pool2d.default, _ATEN.avg_pool3d.default)
 
 #: Operator -> what it is written as.
 _TABLE: dict[Any, Callable[..., Any]] = {
     _ATEN.avg_pool2d.default: _average(2),
     _ATEN.avg_pool3d.default: _average(3),
+    _ATEN.amax.default: _extreme(torch.amax),
+    _ATEN.amin.default: _extreme(torch.amin),
     _ATEN.adaptive_max_pool1d.default: _adaptive_maximum(1),
     _ATEN.adaptive_max_pool2d.default: _adaptive_maximum(2),
     _ATEN.adaptive_max_pool3d.default: _adaptive_maximum(3),

@@ -123,7 +123,7 @@ def examples(program: torch.export.ExportedProgram, name: str) -> dict[str, npt.
     Raises:
         InputError: an argument is no tensor.
     """
-    leaves = pytree.tree_leaves(program.example_inputs)
+    leaves = [one for one in pytree.tree_leaves(program.example_inputs) if isinstance(one, torch.Tensor)]
     return {own: leaf.detach().numpy() for own, leaf in zip(_inputs(program, name), leaves, strict=True)}
 
 
@@ -225,22 +225,30 @@ def digest(program: torch.export.ExportedProgram) -> str:
 def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
     """Arguments and keyword arguments of a call, in the structure that the network was exported with.
 
+    Arguments that are no tensors are those that it was exported with.
+
     Raises:
         ValueError: the network takes another number of tensors.
     """
-    wanted = program.call_spec.in_spec.num_leaves
+    specs = [one.arg for one in program.graph_signature.input_specs if one.kind is InputKind.USER_INPUT]
+    wanted = sum(isinstance(one, TensorArgument) for one in specs)
     if wanted != len(tensors):
         raise ValueError(f"the network takes {wanted} tensors, and {len(tensors)} were given")
-    args, kwargs = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+    given = iter(tensors)
+    leaves = [next(given) if isinstance(one, TensorArgument) else getattr(one, "value", None) for one in specs]
+    args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     return args, kwargs
 
 
 def _inputs(program: torch.export.ExportedProgram, name: str) -> dict[str, torch.Tensor]:
-    """The user's inputs, as tensors without values."""
+    """The user's inputs, as tensors without values; arguments that are no tensors are left out."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     found = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is not InputKind.USER_INPUT:
+            continue
+        # A number, a truth value or None is part of the network, as it was exported.
+        if isinstance(spec.arg, ConstantArgument):
             continue
         if not isinstance(spec.arg, TensorArgument):
             raise InputError(

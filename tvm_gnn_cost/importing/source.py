@@ -243,7 +243,7 @@ def _by_name(name: str, inputs: Any, names: Sequence[str]) -> dict[str, npt.NDAr
     if inputs is None:
         return {}
     if not isinstance(inputs, Mapping):
-        leaves = pytree.tree_leaves(inputs)
+        leaves = [one for one in pytree.tree_leaves(inputs) if one is not None]
         if len(leaves) > len(names):
             raise InputError(f"{name} has {len(names)} inputs ({', '.join(names)}), not {len(leaves)}")
         inputs = dict(zip(names, leaves, strict=False))
