@@ -18,7 +18,21 @@ class Extremes(nn.Module):
         return x.amax(), x.amin(1), x.amin(keepdim=True)
 
 
+class Several(nn.Module):
+    """What the exporter lacks otherwise."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ordered = torch.sort(x, 1)[0]
+        attended = nn.functional.scaled_dot_product_attention(x, 2 * x, x)
+        three = nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True)
+        middle = x.median(1)
+        distances = (torch.cdist(x, 2 * x), torch.cdist(x, x + 1, p=1.0), torch.cdist(x, x + 1, p=3.0))
+        found = (torch.searchsorted(ordered, x), torch.searchsorted(ordered, ordered, right=True))
+        return x.prod(1), x.prod(), x.cumprod(0), *middle, *distances, *found, attended, three
+
+
 LAYERS = [
+    (Several(), (5, 7)),
     (Extremes(), (2, 3)),
     (nn.AvgPool2d(3, 2, 1, divisor_override=5), (1, 2, 9, 8)),
     (nn.AvgPool2d((2, 3), ceil_mode=True, count_include_pad=False, divisor_override=4), (2, 7, 8)),

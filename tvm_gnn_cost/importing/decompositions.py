@@ -23,6 +23,8 @@ def _is_wanted(node: torch.fx.Node) -> bool:
     """Averages are decomposed only if they are divided by a number of their own: the exporter leaves it out."""
     if node.target in _EXTREMES:
         return not (len(node.args) > 1 and node.args[1]) and not node.kwargs.get("dim")
+    if node.target is _ATEN.scaled_dot_product_attention.default:
+        return node.args[0].meta["val"].dim() < 4  # type: ignore[union-attr]
     if node.target not in _AVERAGES:
         return node.target in _TABLE
     position = [one.name for one in node.target._schema.arguments].index("divisor_override")  # type: ignore[union-attr]
@@ -108,12 +110,105 @@ def _extreme(reduce: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 _EXTREMES = (_ATEN.amax.default, _ATEN.amin.default)
 
+
+def _product(x: torch.Tensor, dim: int, keepdim: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """One half of an axis times the other, until one element is left."""
+    x = x if dtype is None else x.to(dtype)
+    x = x.to(torch.int64) if x.dtype in (torch.bool, torch.int32, torch.int16, torch.int8, torch.uint8) else x
+    while x.shape[dim] > 1:
+        half = x.shape[dim] // 2
+        rest = x.narrow(dim, 2 * half, x.shape[dim] - 2 * half)
+        x = torch.cat([x.narrow(dim, 0, half) * x.narrow(dim, half, half), rest], dim)
+    return x if keepdim else x.squeeze(dim)
+
+
+def _whole_product(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return _product(x.reshape(-1), 0, dtype=dtype)
+
+
+def _running_product(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Each element times the one before it, then times the one two before, four before, and so on."""
+    x = x if dtype is None else x.to(dtype)
+    size, shift = x.shape[dim], 1
+    while shift < size:
+        kept, others = x.narrow(dim, 0, shift), x.narrow(dim, shift, size - shift)
+        x = torch.cat([kept, others * x.narrow(dim, 0, size - shift)], dim)
+        shift *= 2
+    return x
+
+
+def _median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lower of the two in the middle."""
+    ordered, places = torch.sort(x, dim)
+    found = [one.narrow(dim, (x.shape[dim] - 1) // 2, 1) for one in (ordered, places)]
+    values, indices = found if keepdim else [one.squeeze(dim) for one in found]
+    return values, indices
+
+
+def _distances(x: torch.Tensor, y: torch.Tensor, p: float = 2.0, _mode: int | None = None) -> torch.Tensor:
+    difference = (x.unsqueeze(-2) - y.unsqueeze(-3)).abs()
+    if p == 0:
+        return (difference != 0).to(x.dtype).sum(-1)
+    if math.isinf(p):
+        return difference.amax(-1)
+    if p in (1.0, 2.0):
+        return difference.sum(-1) if p == 1 else difference.square().sum(-1).sqrt()
+    return difference.pow(p).sum(-1).pow(1 / p)
+
+
+def _search(
+    ordered: torch.Tensor,
+    values: torch.Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> Any:
+    """How many elements are less than a value."""
+    if sorter is not None:
+        return NotImplemented
+    is_right = right if side is None else side == "right"
+    rows, column = ordered.unsqueeze(-2), values.unsqueeze(-1)
+    before = rows <= column if is_right else rows < column
+    return before.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    *more: Any,
+    **named: Any,
+) -> Any:
+    """Of fewer than four axes, with axes in front: the exporter knows four alone."""
+    missing = 4 - query.dim()
+    if missing <= 0:
+        return NotImplemented
+
+    def four(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(*[1] * missing, *x.shape)
+
+    mask = attn_mask if attn_mask is None else attn_mask.reshape(*[1] * (4 - attn_mask.dim()), *attn_mask.shape)
+    found = functional.scaled_dot_product_attention(four(query), four(key), four(value), mask, *more, **named)
+    return found.reshape(found.shape[missing:])
+
+
 _AVERAGES = (_ATEN.avg_pool2d.default, _ATEN.avg_pool3d.default)
 
 #: Operator -> what it is written as.
 _TABLE: dict[Any, Callable[..., Any]] = {
     _ATEN.avg_pool2d.default: _average(2),
     _ATEN.avg_pool3d.default: _average(3),
+    _ATEN.prod.default: _whole_product,
+    _ATEN.prod.dim_int: _product,
+    _ATEN.cumprod.default: _running_product,
+    _ATEN.median.dim: _median,
+    _ATEN.cdist.default: _distances,
+    _ATEN._cdist_forward.default: _distances,
+    _ATEN.searchsorted.Tensor: _search,
+    _ATEN.scaled_dot_product_attention.default: _attention,
     _ATEN.amax.default: _extreme(torch.amax),
     _ATEN.amin.default: _extreme(torch.amin),
     _ATEN.adaptive_max_pool1d.default: _adaptive_maximum(1),
