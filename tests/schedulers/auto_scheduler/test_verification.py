@@ -53,7 +53,8 @@ def test_states_are_compared_with_the_program_before_any_schedule(build_pool: Bu
 
 
 def test_the_program_that_others_are_compared_with_is_right(build_pool: BuildPool[Program]) -> None:
-    (check,) = Verifier(build_pool).checks_of([matmul_task(256, 256, 256)])
+    verifier = Verifier(build_pool)
+    (check,) = verifier.checks_of([matmul_task(256, 256, 256)])
     assert check is not None
     reference = Reference.load(Path(check.reference))
     left, right, _ = draw(check.arguments, reference.kind)

@@ -16,6 +16,7 @@ from tvm import te, tir
 from tvm.auto_scheduler import SearchTask
 from tvm.auto_scheduler.measure import MeasureInput, local_build_worker
 from tvm.contrib import cc
+from tvm.target import Target
 
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.measuring.arguments import KINDS, Argument, Kind, draw
@@ -74,7 +75,7 @@ class Verifier:
 
     def checks_of(self, tasks: Sequence[SearchTask]) -> list[Check | None]:
         """The check of each task; None for one of another kind of machine, whose programs do not run here."""
-        here = {str(one.workload_key): one for one in tasks if "mtriple" not in one.target.attrs}
+        here = {str(one.workload_key): one for one in tasks if _runs_here(one.target)}
         missing = {key: one for key, one in here.items() if key not in self.checks}
         # An integer that a program divides by must not be zero, or its process ends.
         for kinds in (KINDS, KINDS[1:]):
@@ -85,9 +86,7 @@ class Verifier:
         return [self.checks.get(str(one.workload_key)) if str(one.workload_key) in here else None for one in tasks]
 
     def _job(self, task: SearchTask, kinds: tuple[Kind, ...]) -> ReferenceJob:
-        # Keys of tasks are long texts with any characters.
-        number = sum(1 for _ in Path(self.folder.name).iterdir()) + len(self.checks)
-        path = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=self.folder.name)) / "reference.npz"
+        path = Path(tempfile.mkdtemp(dir=self.folder.name)) / "reference.npz"
         serialized = MeasureInput(task, reference_state(task)).serialize()
         return ReferenceJob(serialized, arguments_of(task), dtypes_of(task), _longest_sum(task), str(path), kinds)
 
@@ -195,6 +194,14 @@ def _longest_sum(task: SearchTask) -> int:
 
 def _iterations(axes: Sequence[Any]) -> int:
     return math.prod(int(axis.dom.extent) for axis in axes)
+
+
+def _runs_here(target: Target) -> bool:
+    """Whether this machine runs a target's programs: TVM adds this machine's triple where no processor is named."""
+    if "mtriple" not in target.attrs:
+        return True
+    here = tvm.get_global_func("target.llvm_get_system_triple")()
+    return "mcpu" not in target.attrs and str(target.attrs["mtriple"]) == str(here)
 
 
 def _bound(tensor: Any, computed: Sequence[Any]) -> int:
