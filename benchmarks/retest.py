@@ -21,6 +21,7 @@ from rich.table import Table
 from common import DATA, console, parser, write_result
 from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.schedulers.database.records import Database, DatabaseRecord, read_database
+from tvm_gnn_cost.schedulers.meta_schedule.builder import Program
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
@@ -47,7 +48,7 @@ def measure(
     latencies, spent, count = [], 0.0, 0
     for records in track(tasks, "measuring", console=console, transient=True):
         candidates = [database.replay(record) for record in records]
-        built = SCHEDULER.build_pool.build([(candidate.sch.mod, target) for candidate in candidates])
+        built = SCHEDULER.build_pool.build([Program(candidate.sch.mod, target) for candidate in candidates])
         start = time.perf_counter()
         if in_turn:
             outcomes = run_built(candidates, built, settings)

@@ -77,3 +77,13 @@ def main(t: T.Buffer((20,), "float32"), i: T.Buffer((5,), "int64"), o: T.Buffer(
 
 def test_integers_that_index_nothing_have_no_bound() -> None:
     assert bounds(read(relax.op.add, INDICES, INDICES)) == [0, 0, 0]
+
+
+def test_roundings_and_decisions_are_noticed() -> None:
+    x = np.ones((4, 8), np.float32)
+    for build in (relax.op.round, relax.op.floor, lambda x: relax.op.astype(x, "int8")):
+        assert read(build, x).rounds
+    assert read(lambda x: relax.op.greater(x, relax.const(0.5)), x).rounds
+    for build in (relax.op.nn.relu, relax.op.exp, lambda x: relax.op.astype(x, "float16")):
+        assert not read(build, x).rounds
+    assert not read(relax.op.matmul, x, np.ones((8, 6), np.float32)).rounds

@@ -79,6 +79,22 @@ def test_integers_are_equal_but_for_what_is_rounded() -> None:
     assert quantized.check([quantized.expected[0] + np.int8(1)])
 
 
+def test_few_values_that_are_computed_from_rounded_ones_may_differ_by_a_step() -> None:
+    arguments = (Argument("float32", (100, 100)), Argument("float32", (100, 100), written=True))
+
+    def run(values: list[Any]) -> list[Any]:
+        return [np.rint(values[0] * 40) / np.float32(40)]
+
+    for rounds in (False, True):
+        made = make_reference(run, arguments, ("float32",), 1, rounds)
+        changed = made.expected[0].copy()
+        changed[0, 0] += np.float32(1 / 40)
+        assert bool(made.check([changed])) != rounds
+        changed[0, 1] += np.float32(1)
+        assert made.check([changed])
+        assert made.check([made.expected[0] + np.float32(1 / 40)])
+
+
 def test_what_a_rounding_changes_much_may_differ_there_alone() -> None:
     def run(values: list[Any]) -> list[Any]:
         return [np.concatenate([np.sin(values[0][:1] * 1e4), values[0][1:]])]
@@ -118,7 +134,7 @@ def test_a_reference_is_read_as_it_was_written(dtypes: tuple[str], tmp_path: Pat
     made = reference(product, tuple(one._replace(dtype=dtypes[0]) for one in FLOATS), dtypes)
     made.save(tmp_path / "one.npz")
     read = Reference.load(tmp_path / "one.npz")
-    assert (read.kind, read.tolerance, read.verifies) == (made.kind, made.tolerance, made.verifies)
+    assert (read.kind, read.tolerance, read.verifies, read.rounds) == (made.kind, made.tolerance, made.verifies, False)
     assert all(np.array_equal(one, other) for one, other in zip(read.expected, made.expected, strict=True))
     assert [len(places) for places, _ in read.loose] == [len(places) for places, _ in made.loose]
 

@@ -8,11 +8,17 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
+from tvm.ir.prim import expr as prim
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, IterVar
 
 from tvm_gnn_cost.measuring.arguments import Argument
+
+#: TVM's functions that make whole numbers of floats, without the rooms that they are in.
+_ROUNDINGS = {"round", "nearbyint", "floor", "ceil", "trunc", "fmod"}
+
+_COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ, prim.NE)
 
 
 @dataclass(frozen=True)
@@ -24,12 +30,14 @@ class Parameters:
         dtypes: The types of all values that it reads and writes.
         terms: How many values its longest sum adds up.
         work: How often the block runs that runs most often.
+        rounds: Whether floats become integers, or are compared: then the least difference may become a large one.
     """
 
     arguments: tuple[Argument, ...]
     dtypes: tuple[str, ...]
     terms: int
     work: int
+    rounds: bool
 
 
 def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
@@ -41,8 +49,15 @@ def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
     stores: list[Any] = []
     blocks: list[Any] = []
     loads: list[Any] = []
+    others: list[Any] = []
     tvm_ffi.structural_walk(
-        function.body, [(BufferStore, stores.append), (SBlock, blocks.append), (TensorLoad, loads.append)]
+        function.body,
+        [
+            (BufferStore, stores.append),
+            (SBlock, blocks.append),
+            (TensorLoad, loads.append),
+            ((Call, prim.Cast, *_COMPARISONS), others.append),
+        ],
     )
     written = [store.buffer for store in stores]
     # What an extern function writes is declared; if not even that, it is the last parameter.
@@ -62,11 +77,25 @@ def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
         tuple(sorted(dtypes)),
         max((_iterations(block, (IterVar.CommReduce,)) for block in known), default=1),
         max((_iterations(block, (IterVar.CommReduce, IterVar.DataPar)) for block in known), default=1),
+        any(map(_rounds, others)),
     )
 
 
 def _iterations(block: Any, kinds: tuple[int, ...]) -> int:
     return math.prod(int(var.dom.extent) for var in block.iter_vars if var.iter_type in kinds)
+
+
+def _rounds(expression: Any) -> bool:
+    """Whether an expression makes an integer of a float, or a decision."""
+    if isinstance(expression, prim.Cast):
+        return _is_float(expression.value) and not _is_float(expression)
+    if isinstance(expression, Call):
+        return getattr(expression.op, "name", "").rpartition(".")[2] in _ROUNDINGS
+    return _is_float(expression.a)
+
+
+def _is_float(expression: Any) -> bool:
+    return str(expression.ty.dtype).startswith(("float", "bfloat"))
 
 
 def _dtype(buffer: Any) -> str:

@@ -25,8 +25,9 @@ _LEAST, _MOST = 10.0, 300.0
 #: An output verifies little if fewer of its values are finite, or are the same within a rounding.
 _ENOUGH = 0.5
 
-#: Where values are rounded to integers, so many of them may differ by one.
-_ROUNDED = 1e-3
+#: Where values are rounded to integers, so many of them may differ by one, and so many that are computed from them by
+#: such a share of the largest.
+_ROUNDED, _STEP = 1e-3, 0.05
 
 Outputs = list[npt.NDArray[Any]]
 
@@ -60,6 +61,7 @@ class Reference:
             allowed; NaN where nothing can be said.
         tolerance: The difference that is allowed elsewhere, relative to the largest value.
         verifies: Whether outputs differ enough from each other to tell a right program from a wrong one.
+        rounds: Whether the program rounds to integers, or decides by comparing.
     """
 
     kind: Kind
@@ -67,6 +69,7 @@ class Reference:
     loose: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]
     tolerance: float
     verifies: bool
+    rounds: bool = False
 
     def save(self, path: Path) -> None:
         """Writes it to an npz file."""
@@ -74,7 +77,8 @@ class Reference:
         arrays = {f"expected_{i}": _storable(one) for i, one in enumerate(self.expected)}
         arrays |= {f"places_{i}": places for i, (places, _) in enumerate(self.loose)}
         arrays |= {f"limits_{i}": limits for i, (_, limits) in enumerate(self.loose)}
-        np.savez(path, kind=self.kind, tolerance=self.tolerance, verifies=self.verifies, **arrays)  # type: ignore[arg-type]
+        about = {"kind": self.kind, "tolerance": self.tolerance, "verifies": self.verifies, "rounds": self.rounds}
+        np.savez(path, **{name: np.array(value) for name, value in about.items()}, **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Reference:
@@ -87,6 +91,7 @@ class Reference:
                 [(file[f"places_{i}"], file[f"limits_{i}"]) for i in range(count)],
                 float(file["tolerance"]),
                 bool(file["verifies"]),
+                bool(file["rounds"]),
             )
 
     def check(self, outputs: Outputs) -> str:
@@ -128,7 +133,8 @@ class Reference:
         if not wrong.any():
             return ""
         wrong[places] = differences[places] > limits
-        if not wrong.any():
+        few = self.rounds and int(wrong.sum()) <= _ROUNDED * wrong.size
+        if not wrong.any() or (few and float(differences[wrong].max()) <= _STEP * largest):
             return ""
         off = float(differences[wrong].max()) / (largest or 1.0)
         by = f"by {100 * off:.2g}% of the largest" if math.isfinite(off) else "NaN or infinity in other places"
@@ -140,6 +146,7 @@ def make_reference(
     arguments: Sequence[Argument],
     dtypes: Sequence[str],
     terms: int,
+    rounds: bool = False,
     kinds: Sequence[Kind] = KINDS,
 ) -> Reference:
     """Runs a program on drawn arguments, and again on arguments that differ by a rounding.
@@ -149,6 +156,7 @@ def make_reference(
         arguments: Its arguments.
         dtypes: The types of what it computes with.
         terms: How many values its longest sum adds up.
+        rounds: Whether it rounds to integers, or decides by comparing.
         kinds: How to draw the arguments; the second way if the first one verifies nothing, and so on.
     """
     precision = precision_of(dtypes)
@@ -163,7 +171,7 @@ def make_reference(
             places, limits = _loose(one.ravel(), other.ravel(), allowed)
             loose.append((places, limits))
             stable = stable and len(places) <= (1 - _ENOUGH) * max(1, one.size)
-        made.append(Reference(kind, expected, loose, allowed, stable and any(map(_tells, expected))))
+        made.append(Reference(kind, expected, loose, allowed, stable and any(map(_tells, expected)), rounds))
         if made[-1].verifies:
             return made[-1]
     return made[0]

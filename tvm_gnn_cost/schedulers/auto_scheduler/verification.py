@@ -143,7 +143,7 @@ def run_reference(job: ReferenceJob) -> Built:
     if code:
         return Built(None, Failure.BUILD_ERROR, str(message) or "TVM cannot build it")
     run = partial(_run, tvm.runtime.load_module(path), job.arguments)
-    make_reference(run, job.arguments, job.dtypes, job.terms, job.kinds).save(Path(job.path))
+    make_reference(run, job.arguments, job.dtypes, job.terms, kinds=job.kinds).save(Path(job.path))
     shutil.rmtree(Path(path).parent)
     return Built(job.path)
 

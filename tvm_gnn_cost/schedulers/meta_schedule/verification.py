@@ -25,8 +25,8 @@ from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.scheduler import Task
 
-#: A program that does more than so much is compiled with all optimizations; a smaller one is compiled sooner with few.
-_MUCH = 10**9
+#: Iterations up to which a program is compiled without optimizations, and with few, because that is done sooner.
+_LITTLE, _MUCH = 5 * 10**7, 10**9
 
 #: Begins the names of the functions that pack weights.
 _PACK = "pack_weight_"
@@ -126,7 +126,7 @@ def run_reference(job: ReferenceJob) -> Built:
     def outputs(values: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         return _call(run, [tvm.runtime.tensor(one) for one in values], job.about.arguments)
 
-    made = make_reference(outputs, job.about.arguments, job.about.dtypes, job.about.terms, job.kinds)
+    made = make_reference(outputs, job.about.arguments, job.about.dtypes, job.about.terms, job.about.rounds, job.kinds)
     made.save(Path(job.path))
     return Built(job.path)
 
@@ -170,7 +170,9 @@ def verify(job: tuple[tvm.IRModule, Check]) -> Built:
 
 def _quickly_built(target: tvm.target.Target, work: int) -> tvm.target.Target:
     """A target whose programs are built soon."""
-    return target if work > _MUCH else tvm.target.Target({**json.loads(str(target)), "opt-level": 1})
+    if work > _MUCH:
+        return target
+    return tvm.target.Target({**json.loads(str(target)), "opt-level": 1 if work > _LITTLE else 0})
 
 
 def _call(run: Any, tensors: list[Any], arguments: Sequence[Argument]) -> list[npt.NDArray[Any]]:
