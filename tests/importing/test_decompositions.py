@@ -28,7 +28,17 @@ class Several(nn.Module):
         middle = x.median(1)
         distances = (torch.cdist(x, 2 * x), torch.cdist(x, x + 1, p=1.0), torch.cdist(x, x + 1, p=3.0))
         found = (torch.searchsorted(ordered, x), torch.searchsorted(ordered, ordered, right=True))
-        return x.prod(1), x.prod(), x.cumprod(0), *middle, *distances, *found, attended, three
+        return (
+            nn.functional.logsigmoid(90 * x),
+            x.prod(1),
+            x.prod(),
+            x.cumprod(0),
+            *middle,
+            *distances,
+            *found,
+            attended,
+            three,
+        )
 
 
 LAYERS = [

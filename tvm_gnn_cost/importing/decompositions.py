@@ -201,6 +201,8 @@ _AVERAGES = (_ATEN.avg_pool2d.default, _ATEN.avg_pool3d.default)
 _TABLE: dict[Any, Callable[..., Any]] = {
     _ATEN.avg_pool2d.default: _average(2),
     _ATEN.avg_pool3d.default: _average(3),
+    # The exporter's is the logarithm of a sigmoid that has underflowed.
+    _ATEN.log_sigmoid.default: lambda x: -functional.softplus(-x),
     _ATEN.prod.default: _whole_product,
     _ATEN.prod.dim_int: _product,
     _ATEN.cumprod.default: _running_product,
