@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
+from torch import nn
 
 from tests.tuning.wrong_schedules import Library, Schedules, chooser_of, tasks_of
 from tvm_gnn_cost.errors import WorkError
@@ -112,6 +115,38 @@ def test_outputs_that_tell_nothing_are_named(tmp_path: Path) -> None:
     chooser, _ = unseen(schedules, tmp_path)
     compiler(schedules, tmp_path, 0 * INPUTS["x"], said.append).compile(chooser)
     assert "all outputs of net are the same or no numbers" in said[0].text
+
+
+def test_where_outputs_tell_nothing_others_are_drawn(tmp_path: Path) -> None:
+    # A ReLU behind a threshold that the given inputs do not reach.
+    module = nn.Threshold(5.0, 0.0)
+    program = torch.export.export(module, (torch.from_numpy(INPUTS["x"]),))
+
+    class Library50(Library):
+        def run(self, inputs: dict[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
+            return (np.where(inputs["x"] > 5, inputs["x"] * np.float32(self.factor), np.float32(0)),)
+
+    for factor in (1.0, 1.1):
+        said: list[Any] = []
+        schedules = Schedules(ranked={"a": ["right"]})
+        schedules.compile = lambda *_, factor=factor, **__: Library50({}, factor)  # type: ignore[method-assign]
+        made = compiler(schedules, tmp_path, 0 * INPUTS["x"], said.append)
+        made.network = replace(made.network, program=program)
+        chooser, _ = unseen(schedules, tmp_path)
+        if factor == 1:
+            assert isinstance(made.compile(chooser), Library50)
+        else:
+            with pytest.raises(WorkError, match="net differs from PyTorch by 10%"):
+                made.compile(chooser)
+        assert said == []
+
+
+def test_a_network_may_differ_as_its_framework_does_from_itself(tmp_path: Path) -> None:
+    schedules = Schedules(ranked={"a": ["right"]}, factor=2.1)
+    made = compiler(schedules, tmp_path, 2 * INPUTS["x"])
+    noisy = Compiler(schedules, replace(made.network, noise=0.03), [], "here", tmp_path, made.run, ignore)  # type: ignore[arg-type]
+    chooser, _ = unseen(schedules, tmp_path)
+    assert isinstance(noisy.compile(chooser), Library)
 
 
 def test_what_cannot_be_run_is_named() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.datasets.records import last_line
@@ -25,6 +26,12 @@ _CULPRITS = 2
 
 #: So many times what a rounding of its inputs changes in its outputs, a network may differ from its framework.
 _AMPLIFIED = 10.0
+
+#: Likewise, so many times what two runs of the framework differ.
+_NOISE = 2.0
+
+#: Standard deviations of the inputs that are drawn where the given ones tell nothing.
+_OTHERS = (1.0, 10.0, 0.1)
 
 #: But not by more than this.
 _MOST = 0.05
@@ -60,7 +67,7 @@ class Compiler:
         self.work_dir, self.run, self.progress = work_dir, run, progress
         known = {dtype for task in tasks for dtype in scheduler.dtypes(task)}
         self.dtypes = sorted(known | {str(one.dtype) for one in (*network.inputs.values(), *(network.expected or ()))})
-        self.allowed = limit(self.dtypes)
+        self.allowed = max(limit(self.dtypes), _NOISE * network.noise)
 
     @cached_property
     def untuned(self) -> Compiled:
@@ -68,10 +75,29 @@ class Compiler:
         return self.scheduler.compile(self.network, self.target)
 
     @cached_property
-    def reference(self) -> tuple[npt.NDArray[Any], ...]:
-        """The framework's outputs, or those of the untuned network where there is none."""
+    def example(self) -> tuple[dict[str, npt.NDArray[Any]], tuple[npt.NDArray[Any], ...]]:
+        """Inputs, and the framework's outputs for them, or the untuned network's where there is none.
+
+        They are the network's own, or others if its outputs for those tell nothing.
+        """
+        inputs = dict(self.network.inputs)
         expected = self.network.expected
-        return self.run(self.untuned, dict(self.network.inputs)) if expected is None else expected
+        if expected is None:
+            expected = self.run(self.untuned, inputs)
+        elif tell_nothing(expected):
+            for deviation in _OTHERS:
+                others = _drawn(inputs, deviation)
+                outputs = _run_framework(self.network, others)
+                if outputs is not None and not tell_nothing(outputs):
+                    return others, outputs
+        if tell_nothing(expected):
+            self.progress(
+                Note(
+                    f"all outputs of {self.network.name} are the same or no numbers for these inputs, which verifies "
+                    "little; give examples of its inputs"
+                )
+            )
+        return inputs, expected
 
     @property
     def framework(self) -> str:
@@ -87,13 +113,6 @@ class Compiler:
         Raises:
             WorkError: the network is wrong with TVM's default schedules too, or TVM cannot compile it.
         """
-        if tell_nothing(self.reference):
-            self.progress(
-                Note(
-                    f"all outputs of {self.network.name} are the same or no numbers for these inputs, which verifies "
-                    "little; give examples of its inputs"
-                )
-            )
         for _ in range(_CULPRITS):
             choice = chooser.choose()
             tuned, why = self._judged(choice)
@@ -125,17 +144,17 @@ class Compiler:
 
     def _fault(self, compiled: Compiled) -> str:
         """What is wrong with a compiled network; empty if nothing is."""
-        inputs = dict(self.network.inputs)
+        inputs, reference = self.example
         outputs = self.run(compiled, inputs)
-        why = fault(outputs, self.reference, self.allowed, self.framework)
-        if why and relative_difference(outputs, self.reference) <= _MOST:
+        why = fault(outputs, reference, self.allowed, self.framework)
+        if why and relative_difference(outputs, reference) <= _MOST:
             # A network may change much with a rounding of its inputs, and then its framework does too.
             precision = precision_of(self.dtypes)
             other = {name: nudged(one, precision) if is_float(one.dtype) else one for name, one in inputs.items()}
             amplified = _AMPLIFIED * relative_difference(self.run(compiled, other), outputs)
             if amplified > self.allowed:
                 self.allowed = min(_MOST, amplified)
-                why = fault(outputs, self.reference, self.allowed, self.framework)
+                why = fault(outputs, reference, self.allowed, self.framework)
         return why
 
     def _check_untuned(self) -> None:
@@ -192,6 +211,30 @@ def run_once(
         raise
     except Exception as error:
         raise WorkError(f"the compiled network cannot be run: {last_line(error)}") from error
+
+
+def _drawn(inputs: dict[str, npt.NDArray[Any]], deviation: float) -> dict[str, npt.NDArray[Any]]:
+    """Other inputs: floats with a standard deviation; integers may be indices, and stay."""
+    rng = np.random.default_rng(0)
+    return {
+        name: (deviation * rng.standard_normal(one.shape)).astype(one.dtype) if is_float(one.dtype) else one
+        for name, one in inputs.items()
+    }
+
+
+def _run_framework(network: Network, inputs: dict[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
+    """What the framework gives; None if none can run the network on these inputs."""
+    if network.program is None:
+        return None
+    # Inputs that were drawn may be none for this network, and frameworks raise errors of any type.
+    try:
+        if onnx_graphs.accepts(network.program):
+            return onnx_graphs.run(network.program, inputs)
+        from tvm_gnn_cost.importing import exported  # loads torch
+
+        return exported.run(network.program, inputs) if exported.accepts(network.program) else None
+    except Exception:
+        return None
 
 
 def framework_of(network: Network) -> str:
