@@ -217,12 +217,6 @@ class AutoScheduler:
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
         return latencies(tasks, work_dir)
 
-    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
-        return best(tasks, work_dir)
-
-    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
-        strike(task, candidate, work_dir)
-
     def search(
         self,
         tasks: Sequence[Task],
@@ -232,6 +226,12 @@ class AutoScheduler:
         on: SearchListener,
     ) -> None:
         search(tasks, model, self.verifier, work_dir, settings, on)
+
+    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
+        return best(tasks, work_dir)
+
+    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
+        strike(task, candidate, work_dir)
 
     def compile(
         self,
