@@ -58,3 +58,11 @@ def test_shuffled_pixels(shape: tuple[int, ...]) -> None:
     mod = correct(build(lambda _, x: relax.op.nn.pixel_shuffle(x, 2), image))
     expected = torch.nn.functional.pixel_shuffle(torch.from_numpy(image), 2)
     np.testing.assert_array_equal(run(mod, image), expected)
+
+
+def test_repeated_values_are_broadcast() -> None:
+    # As TVM lowers it, LLVM 22 makes a wrong program for AVX-512.
+    values = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    mod = correct(build(lambda _, x: relax.op.tile(x, [7, 6, 4, 2]), values))
+    assert "R.tile" not in mod.script()
+    np.testing.assert_array_equal(run(mod, values), np.tile(values, (7, 6, 4, 2)))

@@ -17,6 +17,7 @@ def correct(mod: tvm.IRModule) -> tvm.IRModule:
     for operator, operands, rewritten in (
         ("relax.shape_to_tensor", 1, _shape_to_tensor),
         ("relax.nn.pixel_shuffle", 1, _pixel_shuffle),
+        ("relax.tile", 1, _tile),
     ):
         main = _rewrite(main, operator, operands, rewritten)
     main = _without_dropout(main)
@@ -41,6 +42,23 @@ def _pixel_shuffle(call: relax.Call) -> relax.Expr:
     parts = relax.op.reshape(call.args[0], [*batch, size, factor, factor, height, width])
     order = [*range(first + 1), first + 3, first + 1, first + 4, first + 2]
     return relax.op.reshape(relax.op.permute_dims(parts, order), [*batch, size, height * factor, width * factor])
+
+
+def _tile(call: relax.Call) -> relax.Expr:
+    """As a broadcast: of TVM's own, with a remainder in each index, LLVM 22 makes wrong programs for AVX-512."""
+    shape, repeats = call.args[0].ty.shape, [int(one) for one in call.attrs.repeats]
+    if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in shape):
+        return call
+    return repeated(call.args[0], [int(size) for size in shape], repeats)
+
+
+def repeated(value: relax.Expr, shape: list[int], repeats: list[int]) -> relax.Expr:
+    """A value of the given sizes, repeated along each axis."""
+    sizes = [1] * (len(repeats) - len(shape)) + shape
+    counts = [1] * (len(sizes) - len(repeats)) + repeats
+    apart = relax.op.reshape(value, [one for size in sizes for one in (1, size)])
+    broadcast = relax.op.broadcast_to(apart, [one for pair in zip(counts, sizes, strict=True) for one in pair])
+    return relax.op.reshape(broadcast, [count * size for count, size in zip(counts, sizes, strict=True)])
 
 
 def _without_dropout(function: relax.Function) -> relax.Function:

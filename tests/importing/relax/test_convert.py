@@ -25,6 +25,12 @@ def test_outputs_that_are_inputs_or_constants() -> None:
     assert [int(one) for one in mod["main"].ret_ty.fields[1].shape] == [3]
 
 
+def test_an_output_without_elements_needs_no_constant() -> None:
+    mod = to_relax(Graph((tensor("x", 2),), (("none", np.zeros((3, 0), np.int64)),), ()), "net")
+    assert "metadata" not in mod.script()
+    assert [int(one) for one in mod["main"].ret_ty.shape] == [3, 0]
+
+
 def test_types_of_16_bits_are_rounded_behind_each_operator() -> None:
     x, y, z = (tensor(name, 2, dtype="float16") for name in "xyz")
     nodes = (Node("Exp", 13, "exp", (x,), (y,)), Node("Neg", 13, "neg", (y,), (z,)))

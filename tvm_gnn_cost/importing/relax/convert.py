@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
+import numpy.typing as npt
 import tvm
 from tvm import relax
 
@@ -40,7 +43,9 @@ def to_relax(graph: Graph, name: str) -> tvm.IRModule:
                     if tensor.name:
                         expressions[tensor] = builder.emit(expression)
             outputs = [
-                builder.emit_output(expressions[one] if isinstance(one, Tensor) else constant(one))
+                builder.emit_output(
+                    expressions[one] if isinstance(one, Tensor) else _constant_output(one, parameters, builder, name)
+                )
                 for _, one in graph.outputs
             ]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
@@ -88,6 +93,24 @@ def _typed(expression: relax.Expr, wanted: Tensor, builder: relax.BlockBuilder) 
     if wanted.dtype in HALF and dtype == "float32":
         return relax.op.astype(normalized, str(wanted.dtype))
     raise Unsupported(f"its output would be {dtype} and not {wanted.dtype}")
+
+
+def _constant_output(
+    array: npt.NDArray[Any], parameters: list[relax.Var], builder: relax.BlockBuilder, name: str
+) -> relax.Expr:
+    """A constant as an output; one without elements is a part of an input: TVM cannot read it back from a library."""
+    if array.size:
+        return constant(array)
+    whole = next((one for one in parameters if 0 not in [int(size) for size in one.ty.shape]), None)
+    if whole is None:
+        raise InputError(f"{name} has no input and no output with elements, so that there is nothing to compute")
+    count = math.prod(int(one) for one in whole.ty.shape)
+    flat = builder.emit(relax.op.reshape(whole, [count]))
+    first = builder.emit(relax.op.strided_slice(flat, [0], [0], [1]))
+    typed = builder.emit(relax.op.astype(first, str(array.dtype)))
+    wide = builder.emit(relax.op.broadcast_to(typed, [max(1, int(one)) for one in array.shape]))
+    empty = [axis for axis, size in enumerate(array.shape) if size == 0]
+    return relax.op.strided_slice(wide, empty, [0] * len(empty), [0] * len(empty))
 
 
 def _parameters(inputs: tuple[Tensor, ...]) -> list[relax.Var]:

@@ -41,11 +41,19 @@ def expand(node: Primitive) -> relax.Expr:
 
 @rule("Tile", moves=True)
 def tile(node: Primitive) -> relax.Expr:
-    """The operand repeated along each axis."""
+    """The operand repeated along each axis, as a broadcast.
+
+    Of ``relax.op.tile``, with a remainder in each index, LLVM 22 makes wrong programs for AVX-512.
+    """
+    shape = list(node.shape(0))
     if node.version < 6:
         count, axis = int(node.constant(1, "tiles")), int(node.constant(2, "axis"))
-        return relax.op.tile(node.tensor(0), [count if one == axis else 1 for one in range(len(node.shape(0)))])
-    return relax.op.tile(node.tensor(0), sizes(node.constant(1, "repeats").tolist()))
+        repeats = [count if one == axis else 1 for one in range(len(shape))]
+    else:
+        repeats = sizes(node.constant(1, "repeats").tolist())
+    apart = node.emit(relax.op.reshape(node.tensor(0), [one for size in shape for one in (1, size)]))
+    wide = node.emit(relax.op.broadcast_to(apart, [one for pair in zip(repeats, shape, strict=True) for one in pair]))
+    return relax.op.reshape(wide, node.out_shape())
 
 
 @rule("Slice", moves=True)
