@@ -15,7 +15,7 @@ import sys
 import threading
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from rich.table import Table
 
 from common import console, parser, write_result
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import write_text
 
 #: Seconds that one test may take.
 _LIMIT_S = 120.0
@@ -278,11 +279,31 @@ def check_all(names: list[str], jobs: int) -> Iterator[dict[str, str]]:
         yield done.get()
 
 
+def markdown_of(by_operator: Mapping[str, Counter[str]], found: Sequence[Mapping[str, str]]) -> str:
+    """The operators of which not all tests are right, with the first reason of each."""
+    lines = ["| operator | right | refused | wrong or an error | why |", "|---|---|---|---|---|"]
+    for operator, counts in sorted(by_operator.items()):
+        if counts["right"] == counts.total():
+            continue
+        reasons = {_reason(one["said"]) for one in found if one["verdict"] != "right" and one["operator"] == operator}
+        failed = counts["wrong"] + counts["error"] + counts["no end"]
+        lines.append(
+            f"| {operator} | {counts['right']} | {counts['refused']} | {failed} | {'; '.join(sorted(reasons)[:3])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _reason(said: str) -> str:
+    """Why an operator was refused, without names of networks and nodes."""
+    return re.sub(r"^.*?\('[^']*'[^)]*\): ", "", said).split("; export it without")[0].split("; operator")[0]
+
+
 def main() -> None:
     """Checks the tests and prints a table."""
     options = parser(__doc__)
     options.add_argument("--only", default="", help="a regular expression that the tests' names must match")
     options.add_argument("--jobs", type=int, default=2, help="processes")
+    options.add_argument("--markdown", type=Path, metavar="PATH", help="write the table of what is not right there")
     arguments = options.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -300,13 +321,16 @@ def main() -> None:
     for one in found:
         model = cases[one["test"]].model
         first = model.graph.node[0].op_type if model is not None and model.graph.node else "models"
-        by_operator["definitions of operators" if "expanded" in one["test"] else first][one["verdict"]] += 1
+        one["operator"] = "definitions of operators" if "expanded" in one["test"] else first
+        by_operator[one["operator"]][one["verdict"]] += 1
     table = Table("operator", "right", "refused", "wrong", "error", "no end")
     kinds = ("right", "refused", "wrong", "error", "no end")
     for operator, counts in sorted(by_operator.items()):
         table.add_row(operator, *(str(counts[kind] or "") for kind in kinds))
     table.add_row("all", *(str(verdicts[kind]) for kind in kinds))
     console.print(table)
+    if arguments.markdown:
+        write_text(arguments.markdown, markdown_of(by_operator, found))
     settings = {"onnx": onnx.__version__, "only": arguments.only, "limit": _LIMIT_S, "jobs": arguments.jobs}
     metrics = {
         "verdicts": {kind: verdicts[kind] for kind in kinds},

@@ -81,7 +81,10 @@ def test_tensors_without_elements_are_constants() -> None:
             r"operator NonZero \('find'\): there is no rule for it",
         ),
         (helper.make_node("RandomNormalLike", ["x"], ["y"]), r"RandomNormalLike \('y'\): its result is random"),
-        (helper.make_node("Thing", ["x"], ["y"], domain="my.own"), r"operator Thing \('y'\): there is no rule for it, which is of"),
+        (
+            helper.make_node("Thing", ["x"], ["y"], domain="my.own"),
+            r"operator Thing \('y'\): there is no rule for it, which is of",
+        ),
         (helper.make_node("Relu", ["z"], ["y"]), r"it reads 'z', which nothing computes"),
         (helper.make_node("MatMul", ["x", "x"], ["y"]), r"MatMul \('y'\): ONNX finds it wrong"),
     ],

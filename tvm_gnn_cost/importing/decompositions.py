@@ -24,10 +24,12 @@ def _is_wanted(node: torch.fx.Node) -> bool:
     if node.target in _EXTREMES:
         return not (len(node.args) > 1 and node.args[1]) and not node.kwargs.get("dim")
     if node.target is _ATEN.scaled_dot_product_attention.default:
-        return node.args[0].meta["val"].dim() < 4  # type: ignore[union-attr]
+        query = node.args[0]
+        assert isinstance(query, torch.fx.Node)
+        return bool(query.meta["val"].dim() < 4)
     if node.target not in _AVERAGES:
         return node.target in _TABLE
-    position = [one.name for one in node.target._schema.arguments].index("divisor_override")  # type: ignore[union-attr]
+    position = [one.name for one in node.target._schema.arguments].index("divisor_override")
     given = node.args[position] if position < len(node.args) else node.kwargs.get("divisor_override")
     return given is not None
 
@@ -78,7 +80,8 @@ def _adaptive_maximum(axes: int) -> Callable[..., tuple[torch.Tensor, torch.Tens
         values, places = [], []
         for place in range(math.prod(output_size)):
             at, part = place, x
-            starts, extents = [], []
+            starts: list[int] = []
+            extents: list[int] = []
             for axis in reversed(range(axes)):
                 start, end = windows[axis][at % output_size[axis]]
                 at //= output_size[axis]

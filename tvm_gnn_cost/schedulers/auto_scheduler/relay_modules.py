@@ -65,7 +65,7 @@ def digest(program: Any) -> str:
     return f"{tvm.ir.structural_hash(bound):016x}"
 
 
-def to_onnx(program: Any, name: str) -> None:  # noqa: ARG001
+def to_onnx(program: Any, name: str) -> None:
     """None: this TVM's own importer reads ONNX."""
 
 
