@@ -310,7 +310,7 @@ def main() -> None:
         cases = tests()
     names = [name for name in cases if re.search(arguments.only, name)]
     if arguments.quick:
-        names = names[:: max(1, len(names) // 20)]
+        names = names[:: max(1, len(names) // 180)]
     found = []
     for number, one in enumerate(check_all(names, arguments.jobs), start=1):
         found.append(one)
