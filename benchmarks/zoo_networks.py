@@ -51,7 +51,7 @@ def generator(name: str) -> np.random.Generator:
 def draw(name: str, inputs: dict[str, Drawn]) -> Arrays:
     """The inputs of a network."""
     rng = generator(name)
-    return {one: np.ascontiguousarray(drawn(rng)) for one, drawn in inputs.items()}
+    return {one: np.array(drawn(rng), order="C") for one, drawn in inputs.items()}
 
 
 def normal(*shape: int, dtype: Any = np.float32) -> Drawn:
