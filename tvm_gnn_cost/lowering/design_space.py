@@ -194,7 +194,12 @@ class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         """The rule's schedules; ``sch`` alone if it is tiled."""
         if TILED in sch.get(root_of(sch)).annotations:
             return [sch]
-        return list(self.rule.apply(sch, block))
+        # TVM's own rules fail at some blocks, as at a reduction whose follower is shaped otherwise: no reason to end a
+        # search.
+        try:
+            return list(self.rule.apply(sch, block))
+        except ScheduleError:
+            return [sch]
 
 
 def _least_waste(extent: int, most: int) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.ir import TensorLoad
 from tvm.ir.prim import expr as prim
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore, IterVar
@@ -40,7 +39,7 @@ def free_weights(mod: tvm.IRModule) -> tvm.IRModule:
 def _is_factor(function: tvm.tirx.PrimFunc, param: Any) -> bool:
     """Whether a parameter is read at one place alone, as a factor of a sum of products, each value at its own index."""
     loads: list[Any] = []
-    tvm_ffi.structural_walk(function.body, [(TensorLoad, loads.append)])
+    tvm_ffi.structural_walk(function.body, [(tvm.ir.TensorLoad, loads.append)])
     own = [load for load in loads if load.source.same_as(param)]
     if len(own) != 1:
         return False
@@ -58,7 +57,7 @@ def _sums_products_of(block: Any, load: Any) -> bool:
     if not isinstance(init.value, (tvm.tirx.FloatImm, tvm.tirx.IntImm)) or init.value.value != 0:
         return False
     for total, product in ((body.value.a, body.value.b), (body.value.b, body.value.a)):
-        if isinstance(total, TensorLoad) and total.source.same_as(body.buffer):
+        if isinstance(total, tvm.ir.TensorLoad) and total.source.same_as(body.buffer):
             same = tvm_ffi.structural_equal(list(total.indices), list(body.indices))
             return same and any(load.same_as(factor) for factor in _factors(product))
     return False

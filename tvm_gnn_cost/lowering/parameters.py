@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm.ir import Call, TensorLoad
+from tvm.ir import Call
 from tvm.ir.prim import expr as prim
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, IterVar
@@ -55,7 +55,7 @@ def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
         [
             (BufferStore, stores.append),
             (SBlock, blocks.append),
-            (TensorLoad, loads.append),
+            (tvm.ir.TensorLoad, loads.append),
             ((Call, prim.Cast, *_COMPARISONS), others.append),
         ],
     )
@@ -132,5 +132,5 @@ def _is_integer(buffer: Any) -> bool:
 def _reads(expression: Any, buffers: list[Any]) -> bool:
     """Whether an expression reads one of these buffers."""
     loads: list[Any] = []
-    tvm_ffi.structural_walk(expression, [(TensorLoad, loads.append)])
+    tvm_ffi.structural_walk(expression, [(tvm.ir.TensorLoad, loads.append)])
     return any(load.source.same_as(one) for load in loads for one in buffers)

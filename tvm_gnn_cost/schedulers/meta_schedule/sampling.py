@@ -71,7 +71,11 @@ def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) 
 
 def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int) -> dict[str, Any]:
     context = tune_context(task, target, "replay-trace", seed, threads=1)
-    spaces = context.generate_design_space()
+    # A rule can fail at a program, with an error of any type: it keeps its default schedule then.
+    try:
+        spaces = context.generate_design_space()
+    except Exception:
+        return {}
     if not any(_is_sampled(schedule) for schedule in spaces):
         return _programs(context, spaces)
     share = min(count, _AT_ONCE)

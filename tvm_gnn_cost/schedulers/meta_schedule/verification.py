@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,15 @@ import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.lowering.packing import packers
-from tvm_gnn_cost.lowering.parameters import Parameters, parameters
-from tvm_gnn_cost.lowering.reference import reference
 from tvm_gnn_cost.measuring.arguments import KINDS, Argument, Kind, draw
 from tvm_gnn_cost.measuring.verification import Reference, make_reference
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.scheduler import Task
+
+# The builder alone, which imports this module, is for TVM 0.26 too; what verifies programs needs 0.27.
+if TYPE_CHECKING:
+    from tvm_gnn_cost.lowering.parameters import Parameters
 
 #: Iterations up to which a program is compiled without optimizations, and with few, because that is done sooner.
 _LITTLE, _MUCH = 5 * 10**7, 10**9
@@ -82,6 +82,8 @@ class Verifier:
 
     def checks_of(self, tasks: Sequence[Task]) -> list[Check]:
         """The check of each task."""
+        from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
+
         target = local_target()
         missing = list({task.key: task for task in tasks if task.key not in self.checks}.values())
         # An integer that a program divides by must not be zero, or its process ends.
@@ -104,6 +106,9 @@ class Verifier:
 
 def parameters_of(task: Task) -> Parameters:
     """The parameters of a task's programs."""
+    from tvm_gnn_cost.lowering.parameters import parameters
+    from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
+
     return parameters(main_of(workload_of(task)))
 
 
@@ -120,6 +125,8 @@ def ready(_: None) -> Built:
 
 def run_reference(job: ReferenceJob) -> Built:
     """Runs a task's unscheduled program and writes what it gives; a pool's worker calls this."""
+    from tvm_gnn_cost.lowering.reference import reference
+
     # Linking a library would take longer than to build this.
     run = tvm.driver.build(reference(job.mod), target=_quickly_built(job.target, job.about.work))["main"]
 
@@ -133,6 +140,8 @@ def run_reference(job: ReferenceJob) -> Built:
 
 def with_packers(mod: tvm.IRModule) -> tvm.IRModule:
     """A scheduled module that takes packed weights, with the functions that pack them beside it."""
+    from tvm_gnn_cost.lowering.packing import packers
+
     names = {f"{_PACK}{i}": one for i, one in packers(main_of(mod)).items()}
     bare = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
     beside = {name: one.with_attr("global_symbol", name) for name, one in names.items()}
@@ -147,6 +156,8 @@ def fault(built: tvm.runtime.Module, mod: tvm.IRModule, check: Check) -> str:
         mod: The scheduled module.
         check: What it is compared with.
     """
+    from tvm_gnn_cost.lowering.packing import packers
+
     expected = _reference(check.reference)
     arguments = [tvm.runtime.tensor(one) for one in _drawn(check.arguments, expected.kind)]
     for i, packer in packers(main_of(mod)).items():
