@@ -170,3 +170,19 @@ def test_what_pytorch_cannot_write_in_onnxs_operators_is_named_in_one_sentence()
     with pytest.raises(WorkError, match="PyTorch cannot write eigen in ONNX's operators: ") as error:
         exported.to_onnx(program, "eigen")
     assert "\n" not in str(error.value)
+
+
+def test_an_output_may_be_a_weight() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.layer(x), self.layer.weight
+
+    module = Tied()
+    program = exported.export(module, (torch.ones(1, 2),), "net")
+    np.testing.assert_array_equal(
+        exported.run(program, {"x": np.ones((1, 2), np.float32)})[1], module.layer.weight.detach().numpy()
+    )

@@ -132,7 +132,7 @@ def run(program: torch.export.ExportedProgram, inputs: Mapping[str, npt.NDArray[
     args, kwargs = arguments(program, [torch.from_numpy(array.copy()) for array in inputs.values()])
     with torch.no_grad():
         outputs = pytree.tree_leaves(program.module()(*args, **kwargs))
-    return tuple(output.numpy() for output in outputs if isinstance(output, torch.Tensor))
+    return tuple(output.detach().numpy() for output in outputs if isinstance(output, torch.Tensor))
 
 
 def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto:
