@@ -337,3 +337,12 @@ def test_a_damaged_result_is_named(tuned: tuple[Path, TuneResult, list[Event]], 
         (tmp_path / FILE_NAME).write_text(damaged)
         with pytest.raises(InputError, match="is not a tuning result"):
             load_result(tmp_path)
+
+
+@pytest.mark.needs("s_tir")
+@pytest.mark.parametrize("trials", [0, 4])
+def test_a_network_without_tasks_is_compiled_as_it_is(tmp_path: Path, trials: int) -> None:
+    x = torch.randn(2, 3)
+    result = tune(nn.Identity(), (x,), trials, work_dir=tmp_path, compare=False)
+    assert result.tasks == []
+    np.testing.assert_array_equal(result.run(x), x.numpy())

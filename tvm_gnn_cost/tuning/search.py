@@ -33,6 +33,8 @@ def search(
     """
     result, progress = listener.result, listener.progress
     settings = result.settings
+    if not tasks:
+        return
     if result.trials:
         progress(trials_measured(result, ""))
         progress(Stage(f"learning from the {result.trials} programs measured before"))

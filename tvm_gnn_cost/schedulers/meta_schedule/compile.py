@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,7 @@ class LoadedNetwork:
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
         """The network's outputs."""
         self.bind(inputs)()
-        outputs = self.executor.get_outputs("main")
-        return tuple(one.numpy() for one in (outputs if isinstance(outputs, tuple) else [outputs]))
+        return tuple(one.numpy() for one in _flat(self.executor.get_outputs("main")))
 
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
         """The function that runs the network on these inputs, which are copied now."""
@@ -66,6 +65,15 @@ class LoadedNetwork:
         self.bind(inputs)
         timed = self.executor.time_evaluator("invoke_stateful", self.device, number=1, repeat=runs)("main")
         return [float(one) for one in timed.results]
+
+
+def _flat(outputs: Any) -> Iterator[Any]:
+    """The tensors of outputs that may be tuples in tuples."""
+    for one in outputs if isinstance(outputs, tuple) else [outputs]:
+        if isinstance(one, tuple):
+            yield from _flat(one)
+        else:
+            yield one
 
 
 class CompiledNetwork:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,14 @@ machine = tvm.relax.VirtualMachine(library, tvm.cpu())
 given = np.load(sys.argv[1]) if sys.argv[1:] else {i["name"]: np.random.random(i["shape"]) for i in about["inputs"]}
 inputs = [tvm.runtime.tensor(np.asarray(given[i["name"]], i["dtype"])) for i in about["inputs"]]
 found = machine["main"](*inputs)
-found = [found] if isinstance(found, tvm.runtime.Tensor) else found
-outputs = {about["outputs"][i]["name"]: one.numpy() for i, one in enumerate(found)}
+
+
+def flat(one: Any) -> list[Any]:
+    """The tensors of outputs that may be tuples in tuples."""
+    return [one] if isinstance(one, tvm.runtime.Tensor) else [tensor for part in one for tensor in flat(part)]
+
+
+outputs = {about["outputs"][i]["name"]: one.numpy() for i, one in enumerate(flat(found))}
 print({name: (str(one.dtype), one.shape) for name, one in outputs.items()})
 print(f"{machine.time_evaluator('main', tvm.cpu(), min_repeat_ms=500)(*inputs).mean * 1e3:.3f} ms")
 if sys.argv[2:]:
