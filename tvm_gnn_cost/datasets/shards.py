@@ -289,7 +289,7 @@ def _named(path: Path) -> Iterator[None]:
     """Turns Arrow's errors into an InputError that names the shard."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, (str(error).splitlines() or [repr(error)])[0]) from error
 
 
