@@ -10,6 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import TupleGetItemPattern, is_op, rewrite_call, wildcard
 
+from tvm_gnn_cost.importing.relax.movement import repeated
+
 
 def correct(mod: tvm.IRModule) -> tvm.IRModule:
     """The module in a form that lowers well."""
@@ -50,15 +52,6 @@ def _tile(call: relax.Call) -> relax.Expr:
     if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in shape):
         return call
     return repeated(call.args[0], [int(size) for size in shape], repeats)
-
-
-def repeated(value: relax.Expr, shape: list[int], repeats: list[int]) -> relax.Expr:
-    """A value of the given sizes, repeated along each axis."""
-    sizes = [1] * (len(repeats) - len(shape)) + shape
-    counts = [1] * (len(sizes) - len(repeats)) + repeats
-    apart = relax.op.reshape(value, [one for size in sizes for one in (1, size)])
-    broadcast = relax.op.broadcast_to(apart, [one for pair in zip(counts, sizes, strict=True) for one in pair])
-    return relax.op.reshape(broadcast, [count * size for count, size in zip(counts, sizes, strict=True)])
 
 
 def _without_dropout(function: relax.Function) -> relax.Function:

@@ -8,7 +8,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import helper
 from tvm import relax, te, tirx
 
 from tvm_gnn_cost.importing.relax.rules import HALF, Primitive, Unsupported, rule
@@ -346,8 +345,3 @@ def cast(node: Primitive) -> relax.Expr:
 
 def _is_integer(dtype: str) -> bool:
     return np.dtype(dtype).kind in "iub"
-
-
-def onnx_type(number: int) -> str:
-    """The name of an ONNX element type."""
-    return str(np.dtype(helper.tensor_dtype_to_np_dtype(number)))

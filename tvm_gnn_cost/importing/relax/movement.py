@@ -51,9 +51,16 @@ def tile(node: Primitive) -> relax.Expr:
         repeats = [count if one == axis else 1 for one in range(len(shape))]
     else:
         repeats = sizes(node.constant(1, "repeats").tolist())
-    apart = node.emit(relax.op.reshape(node.tensor(0), [one for size in shape for one in (1, size)]))
-    wide = node.emit(relax.op.broadcast_to(apart, [one for pair in zip(repeats, shape, strict=True) for one in pair]))
-    return relax.op.reshape(wide, node.out_shape())
+    return repeated(node.tensor(0), shape, repeats)
+
+
+def repeated(value: relax.Expr, shape: list[int], repeats: list[int]) -> relax.Expr:
+    """A value of the given sizes, repeated along each axis."""
+    extents = [1] * (len(repeats) - len(shape)) + shape
+    counts = [1] * (len(extents) - len(repeats)) + repeats
+    apart = relax.op.reshape(value, [one for size in extents for one in (1, size)])
+    broadcast = relax.op.broadcast_to(apart, [one for pair in zip(counts, extents, strict=True) for one in pair])
+    return relax.op.reshape(broadcast, [count * size for count, size in zip(counts, extents, strict=True)])
 
 
 @rule("Slice", moves=True)

@@ -57,12 +57,7 @@ def _turned(node: Primitive, position: int, is_transposed: bool) -> relax.Expr:
 def convolution(node: Primitive) -> relax.Expr:
     """A convolution over one to three axes, with groups and a bias."""
     shape, kernel = node.shape(0), node.shape(1)
-    axes = len(shape) - 2
-    if axes not in _CONVOLUTIONS:
-        raise Unsupported(f"it has {axes} spatial axes, and TVM convolves over 1 to 3")
-    convolve, data, weights = _CONVOLUTIONS[axes]
-    strides = sizes(node.attribute("strides") or [1] * axes)
-    dilations = sizes(node.attribute("dilations") or [1] * axes)
+    (convolve, data, weights), strides, dilations = _settings(node, _CONVOLUTIONS)
     pads = padding(node, shape[2:], kernel[2:], strides, dilations)
     x, w = node.tensor(0), node.tensor(1)
     if node.operator == "ConvInteger":
@@ -70,7 +65,18 @@ def convolution(node: Primitive) -> relax.Expr:
     found = convolve(
         x, w, strides, pads, dilations, int(node.attribute("group")), data_layout=data, kernel_layout=weights
     )
-    return _with_bias(node, found, axes)
+    return _with_bias(node, found, len(strides))
+
+
+def _settings(
+    node: Primitive, operators: dict[int, tuple[Any, str, str]]
+) -> tuple[tuple[Any, str, str], list[int], list[int]]:
+    """Relax's operator with its layouts for the number of spatial axes, strides and dilations."""
+    axes = len(node.shape(0)) - 2
+    if axes not in operators:
+        raise Unsupported(f"it has {axes} spatial axes, and TVM convolves over 1 to 3")
+    strides, dilations = (sizes(node.attribute(name) or [1] * axes) for name in ("strides", "dilations"))
+    return operators[axes], strides, dilations
 
 
 def _without_zero_point(node: Primitive, position: int, value: relax.Expr) -> relax.Expr:
@@ -118,12 +124,8 @@ def padding(
 def transposed_convolution(node: Primitive) -> relax.Expr:
     """The gradient of a convolution: computed with all outputs, of which the padding is then cut off."""
     shape, kernel, out = node.shape(0), node.shape(1), node.out_shape()
-    axes = len(shape) - 2
-    if axes not in _TRANSPOSED:
-        raise Unsupported(f"it has {axes} spatial axes, and TVM convolves over 1 to 3")
-    convolve, data, layout = _TRANSPOSED[axes]
-    strides = sizes(node.attribute("strides") or [1] * axes)
-    dilations = sizes(node.attribute("dilations") or [1] * axes)
+    (convolve, data, layout), strides, dilations = _settings(node, _TRANSPOSED)
+    axes = len(strides)
     weights = node.tensor(1)
     if set(dilations) != {1}:
         weights = node.const(_dilated(node.constant(1, "weights, as they are dilated,"), dilations))
