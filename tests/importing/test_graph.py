@@ -18,7 +18,7 @@ def test_nodes_that_no_output_depends_on_are_left_out() -> None:
     assert live_nodes([first, unused, last], [np.zeros(1), x]) == ()
 
 
-def test_readers_are_listed_as_often_as_they_read() -> None:
+def test_tensors_are_used_as_often_as_they_are_read_and_given_out() -> None:
     x, y = tensor("x"), tensor("y")
     node = Node("Add", 14, "twice", (x, x), (y,))
-    assert Graph((x,), (("y", y),), (node,)).readers() == {x: [node, node]}
+    assert Graph((x,), (("y", y), ("same", y), ("x", x)), (node,)).uses() == {x: 3, y: 2}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,8 +48,7 @@ def fold(graph: Graph) -> Graph:
     Those are taken of which all parameters are constants, behind a Conv, ConvTranspose or Gemm with constant weights
     whose output nothing else reads. New weights are computed in float64.
     """
-    uses = Counter(one for node in graph.nodes for one in node.inputs if isinstance(one, Tensor))
-    uses.update(one for _, one in graph.outputs if isinstance(one, Tensor))
+    uses = graph.uses()
     makers: dict[Tensor, Node] = {}
     nodes = []
     for node in graph.nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,14 +65,10 @@ class Graph:
     outputs: tuple[tuple[str, Tensor | npt.NDArray[Any]], ...]
     nodes: tuple[Node, ...]
 
-    def readers(self) -> dict[Tensor, list[Node]]:
-        """The nodes that read each tensor; one that reads it twice is listed twice."""
-        found: dict[Tensor, list[Node]] = {}
-        for node in self.nodes:
-            for operand in node.inputs:
-                if isinstance(operand, Tensor):
-                    found.setdefault(operand, []).append(node)
-        return found
+    def uses(self) -> Counter[Tensor]:
+        """How often each tensor is read; by a node that reads it twice, and as an output, too."""
+        read = (one for node in self.nodes for one in node.inputs)
+        return Counter(one for one in (*read, *(one for _, one in self.outputs)) if isinstance(one, Tensor))
 
 
 def live_nodes(nodes: Sequence[Node], outputs: Sequence[Operand]) -> tuple[Node, ...]:
