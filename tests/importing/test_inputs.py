@@ -31,6 +31,11 @@ def test_a_shape_that_contradicts_the_network_is_named(shape: tuple[int, ...]) -
         fixed_shapes("net", OPEN, {"mask": shape})
 
 
+def test_a_shape_for_a_scalar_is_refused() -> None:
+    with pytest.raises(InputError, match="the shape 1 does not fit input 'rate' of net, which is a scalar"):
+        fixed_shapes("net", {"rate": ()}, {"rate": (1,)})
+
+
 @pytest.mark.parametrize("shape", [(99999999999, 3, 16, 16), (2, 3, 1 << 15, 1 << 15), (10**30, 3, 16, 16)])
 def test_a_shape_that_no_memory_holds_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=f"input 'x' of net would have {shape[0]},3,.* more than the 2147483647"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -44,7 +45,8 @@ def test_little_is_read_ahead() -> None:
 
     results = in_processes(squares, chunks(), 2, crashed)
     assert next(results) == [1]
-    assert len(read) < 12
+    time.sleep(0.5)  # The processes are done with what was read; no more is until a result is taken.
+    assert len(read) == 5
     assert sum(len(some) for some in results) == 38
     assert list(in_processes(squares, [], 2, crashed)) == []
 

@@ -48,9 +48,10 @@ def fixed_shapes(
             size != (sizes.setdefault(own, size) if isinstance(own, str) else own)
             for own, size in zip(shape, shapes[given], strict=True)
         ):
+            wanted = _text(tuple(sizes.get(size, size) if isinstance(size, str) else size for size in shape))
             raise InputError(
                 f"the shape {_text(shapes[given])} does not fit input '{given}' of {name}, which is "
-                f"{_text(tuple(sizes.get(size, size) if isinstance(size, str) else size for size in shape))}"
+                f"{wanted or 'a scalar'}"
             )
     fixed = {}
     for given, shape in declared.items():

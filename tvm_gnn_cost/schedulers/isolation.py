@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
-import joblib
-from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky import ProcessPoolExecutor, get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from tvm_gnn_cost.datasets.records import last_line
@@ -46,26 +47,32 @@ def in_processes(
     """
     if cluster:
         yield from _on_cluster(run, chunks, crashed, cluster)
-        return
-    in_flight: deque[Sequence[Item]] = deque()
+    elif jobs == 1:
+        yield from map(run, chunks)
+    else:
+        yield from _here(run, chunks, jobs, crashed)
 
-    def issue() -> Iterator[Any]:
-        for chunk in remaining:
-            in_flight.append(chunk)
-            yield joblib.delayed(run)(chunk)
 
-    remaining = iter(chunks)
-    while True:
+def _here(
+    run: Callable[[Sequence[Item]], Done],
+    chunks: Iterable[Sequence[Item]],
+    jobs: int,
+    crashed: Callable[[Item], Done],
+) -> Iterator[Done]:
+    """Yields the result of each chunk, in order, from processes of this machine."""
+
+    def submit(chunk: Sequence[Item]) -> Any:
+        # A crash ends all processes, also between the two calls; there are others then.
+        while True:
+            with suppress(TerminatedWorkerError):
+                return get_reusable_executor(max_workers=jobs).submit(run, chunk)
+
+    try:
         # At most two chunks a process are read ahead, so that memory does not grow with their number.
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)
-        try:
-            for result in parallel(issue()):
-                in_flight.popleft()
-                yield result
-            return
-        except TerminatedWorkerError:
-            while in_flight:
-                yield from _apart(run, in_flight.popleft(), crashed)
+        yield from _in_order(submit, chunks, lambda: 2 * jobs, TerminatedWorkerError, partial(_apart, run, crashed))
+    except BaseException:
+        get_reusable_executor(max_workers=jobs).shutdown(kill_workers=True)
+        raise
 
 
 def _on_cluster(
@@ -74,10 +81,7 @@ def _on_cluster(
     crashed: Callable[[Item], Done],
     cluster: str,
 ) -> Iterator[Done]:
-    """Yields the result of each chunk, in order, from the workers of a Dask cluster.
-
-    joblib's Dask backend would wait for ever for an item that kills its worker.
-    """
+    """Yields the result of each chunk, in order, from the workers of a Dask cluster."""
     try:
         from distributed import Client
         from distributed.scheduler import KilledWorker
@@ -90,27 +94,52 @@ def _on_cluster(
     except (ValueError, OSError) as error:
         raise WorkError(f"no Dask scheduler with a worker answers at {cluster} ({last_line(error)})") from error
 
-    def results(future: Any, chunk: Sequence[Item]) -> Iterator[Done]:
+    def most() -> int:
+        # There may be others by now.
+        return 2 * int(sum(client.nthreads().values()))
+
+    with client:
+        submit = partial(client.submit, run, pure=False)
+        yield from _in_order(submit, chunks, most, KilledWorker, partial(_apart, run, crashed))
+
+
+def _in_order(
+    submit: Callable[[Sequence[Item]], Any],
+    chunks: Iterable[Sequence[Item]],
+    most: Callable[[], int],
+    lost: type[Exception],
+    apart: Callable[[Sequence[Item]], Iterator[Done]],
+) -> Iterator[Done]:
+    """Yields the result of each chunk, in order.
+
+    Args:
+        submit: Gives a future of a chunk's result.
+        chunks: The chunks.
+        most: Number of chunks that may be in flight.
+        lost: What a future raises whose process is gone.
+        apart: Gives the results of such a chunk.
+    """
+    in_flight: deque[tuple[Any, Sequence[Item]]] = deque()
+
+    def results() -> Iterator[Done]:
+        future, chunk = in_flight.popleft()
         try:
             done: Done = future.result()
-        except KilledWorker:
-            yield from _apart(run, chunk, crashed)
+        except lost:
+            yield from apart(chunk)
         else:
             yield done
 
-    with client:
-        in_flight: deque[tuple[Any, Sequence[Item]]] = deque()
-        for chunk in chunks:
-            in_flight.append((client.submit(run, chunk, pure=False), chunk))
-            # As many are read ahead as keep the workers busy, of which there may be others by now.
-            while len(in_flight) > 2 * sum(client.nthreads().values()):
-                yield from results(*in_flight.popleft())
-        while in_flight:
-            yield from results(*in_flight.popleft())
+    for chunk in chunks:
+        in_flight.append((submit(chunk), chunk))
+        while len(in_flight) > most():
+            yield from results()
+    while in_flight:
+        yield from results()
 
 
 def _apart(
-    run: Callable[[Sequence[Item]], Done], chunk: Sequence[Item], crashed: Callable[[Item], Done]
+    run: Callable[[Sequence[Item]], Done], crashed: Callable[[Item], Done], chunk: Sequence[Item]
 ) -> Iterator[Done]:
     """Yields the results of a chunk in a process of its own; where that crashes, those of its halves."""
     with ProcessPoolExecutor(max_workers=1) as process:
@@ -123,4 +152,4 @@ def _apart(
         yield crashed(chunk[0])
         return
     for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
-        yield from _apart(run, half, crashed)
+        yield from _apart(run, crashed, half)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,12 +140,29 @@ class Chooser:
         # While the other core draws and scores the next ones, which is Python for the most part.
         with ThreadPoolExecutor(1) as pool:
             waiting: list[tuple[list[tuple[Task, list[Any]]], Future[list[str]]]] = []
-            for start in range(0, len(tasks), _TASKS_AT_ONCE):
-                group = []
-                for number, task in enumerate(tasks[start : start + _TASKS_AT_ONCE], start + 1):
-                    self.progress(Step(f"choosing schedules: {number} of {len(tasks)} tasks, {task.name}"))
-                    group.append((task, self.screening.rank(task)[:_TRIES]))
-                first = [(task, some[0]) for task, some in group if some]
-                waiting.append((group, pool.submit(self.scheduler.faults, first, self.target)))
+            with _one_thread():
+                for start in range(0, len(tasks), _TASKS_AT_ONCE):
+                    group = []
+                    for number, task in enumerate(tasks[start : start + _TASKS_AT_ONCE], start + 1):
+                        self.progress(Step(f"choosing schedules: {number} of {len(tasks)} tasks, {task.name}"))
+                        group.append((task, self.screening.rank(task)[:_TRIES]))
+                    first = [(task, some[0]) for task, some in group if some]
+                    waiting.append((group, pool.submit(self.scheduler.faults, first, self.target)))
             for group, faults in waiting:
                 yield group, faults.result()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Leaves the other cores to the processes that verify: threads of PyTorch keep a core busy while they wait for it.
+
+    Predictions take a quarter of the time so.
+    """
+    import torch  # loads in seconds; the cost model has loaded it by now, if it is one of PyTorch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

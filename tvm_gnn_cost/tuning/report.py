@@ -199,8 +199,9 @@ def _time(result: TuneResult) -> TableContent:
         ("phase", "seconds", "share"),
         rows,
         "Prediction includes feature or graph extraction; running includes waiting for other measurements on "
-        "this machine; preparation measures the default schedules; compilation writes the library; verification "
-        "runs the chosen schedules beside the default ones and compares the library with its peers.",
+        "this machine; preparation loads the network and measures the default schedules of small tasks; verification "
+        "runs the chosen schedules beside the default ones; compilation writes the library and checks it; comparison "
+        "compiles the untuned network and times both beside the peers.",
     )
 
 

@@ -30,10 +30,14 @@ PHASES = (
     "model update",
     "building",
     "running",
-    "compilation",
     "verification",
+    "compilation",
+    "comparison",
     "other",
 )
+
+#: The phases that follow the search.
+_AFTER_SEARCHING = ("verification", "compilation", "comparison")
 
 #: What a measured program or network takes, and what a phase does, in seconds.
 _LATENCY, _LONGEST = (1e-12, 1e9), 1e12
@@ -249,7 +253,7 @@ class TuneResult:
     @property
     def searching_seconds(self) -> float:
         """Seconds of preparation and search, over all runs."""
-        return sum(seconds for phase, seconds in self.seconds.items() if phase not in ("compilation", "verification"))
+        return sum(seconds for phase, seconds in self.seconds.items() if phase not in _AFTER_SEARCHING)
 
     @property
     def finished(self) -> bool:

@@ -212,7 +212,7 @@ def _run(
             tuned = compiler.compile(chooser)
             library = write_library(tuned, network, scheduler, settings.target, work_dir, about, machine)
         result.library = library.name
-        with timed(result.seconds, "verification"):
+        with timed(result.seconds, "comparison"):
             untuned = compiler.untuned
             following: Any = {"progress": progress, "interrupted": interrupted}
             if machine is not None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
+from tvm import relax
 
 from tests.schedulers.conftest import Listener
-from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, load_library
+from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, build, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import fastest, open_database
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
 
@@ -38,3 +40,17 @@ def test_a_library_is_written_and_loaded_without_a_word(
     CompiledNetwork(network.mod, target, None).export(tmp_path / "net.so")
     assert_right(load_library(tmp_path / "net.so").run(network.inputs), network)
     assert capfd.readouterr().err == ""
+
+
+def test_all_cores_build_what_one_builds(network: Network, target: Any) -> None:
+    machines = [relax.VirtualMachine(one(network.mod, target), tvm.cpu()) for one in (build, tvm.compile)]
+    arrays = [tvm.runtime.tensor(one) for one in network.inputs.values()]
+    ours, theirs = (machine["main"](*arrays) for machine in machines)
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_network_without_functions_is_built(target: Any) -> None:
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    mod = tvm.IRModule({"main": relax.Function([x], x).with_attr("global_symbol", "main")})
+    machine = relax.VirtualMachine(build(mod, target), tvm.cpu())
+    np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(np.ones(2, np.float32))).numpy(), [1, 1])

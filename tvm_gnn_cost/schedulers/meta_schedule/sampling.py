@@ -16,7 +16,7 @@ from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
 from tvm_gnn_cost.schedulers.scheduler import Task
 
-#: Candidates that a core samples before it looks whether there are new ones among them.
+#: The most candidates that a core samples before it looks whether there are new ones among them.
 _AT_ONCE = 16
 
 
@@ -78,7 +78,7 @@ def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed:
         return {}
     if not any(_is_sampled(schedule) for schedule in spaces):
         return _programs(context, spaces)
-    share = min(count, _AT_ONCE)
+    share = -(-count // -(-count // _AT_ONCE))
     context.pre_tuning(4 * count, share, spaces)
     distinct: dict[str, Any] = {}
     for _ in range(4 * count // share):
