@@ -55,6 +55,16 @@ def test_of_an_unknown_condition_both_branches_are_computed() -> None:
     assert sorted(set(operators(graph)) - {"Reshape"}) == ["Mul", "Relu", "Where"]
 
 
+def test_of_a_branch_that_cannot_be_imported_the_condition_is_named() -> None:
+    node = branches("c")
+    other = body([helper.make_node("NonZero", ["x"], ["b"])], [], ["b"])
+    node.attribute[1].g.CopyFrom(other)
+    made = model([node], {"x": [2, 3]}, ["y"], {"one": ONE})
+    made.graph.input.append(helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
+    with pytest.raises(InputError, match=r"operator NonZero .*; operator If .* make its condition a constant"):
+        simplify(made, "net", PRIMITIVES, EXPANSIONS)
+
+
 def loop(count: str) -> onnx.NodeProto:
     inner = body(
         [

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +62,21 @@ def test_arguments_that_are_no_tensors_are_part_of_the_network(scale: float | No
     np.testing.assert_allclose(found, Scaled()(x, scale, y).numpy())
     pytest.importorskip("onnxscript")
     assert len(exported.to_onnx(program, "net").graph.input) == 2
+
+
+def test_a_decoder_of_transformers_leaves_its_cache_out() -> None:
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.config = SimpleNamespace(use_cache=True)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return (2 * x, object()) if self.config.use_cache else (2 * x,)
+
+    decoder = Decoder()
+    program = exported.export(decoder, torch.ones(2), "net")
+    np.testing.assert_array_equal(exported.run(program, {"x": np.ones(2, np.float32)}), [[2, 2]])
+    assert decoder.config.use_cache
 
 
 def test_what_cannot_be_exported_is_named() -> None:

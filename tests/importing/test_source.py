@@ -15,7 +15,7 @@ from tvm_gnn_cost.importing import exported
 from tvm_gnn_cost.importing.control_flow import EXPANSIONS
 from tvm_gnn_cost.importing.graph import Graph
 from tvm_gnn_cost.importing.simplify import simplify
-from tvm_gnn_cost.importing.source import Model, load_model, name_of
+from tvm_gnn_cost.importing.source import Model, load_model
 from tvm_gnn_cost.networks.catalogue import drawn_workload
 
 FUNCTIONS = """
@@ -157,31 +157,10 @@ def test_inputs_that_do_not_fit_are_named(tmp_path: Path) -> None:
             load_model(path, inputs)
 
 
-@pytest.mark.parametrize("name", ["net.pt", "net.pth", "net.pkl", "net.PT", "net.safetensors", "net.ts"])
-def test_files_of_weights_and_pickles_are_refused_with_the_way_out(name: str, tmp_path: Path) -> None:
-    torch.save(nn.ReLU(), tmp_path / name)
-    for trusted in (False, True):
-        with pytest.raises(InputError, match=rf"{name} holds weights or a pickled object.* torch.onnx.export or"):
-            load_model(tmp_path / name, trusted=trusted)
-
-
-def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
-    (tmp_path / "net.tflite").write_text("")
-    with pytest.raises(InputError, match=r"net.tflite is of another kind; a network's file is .onnx or .pt2"):
-        load_model(tmp_path / "net.tflite")
-
-
 def test_a_pt2_file_is_read_only_if_it_is_trusted(tmp_path: Path) -> None:
     path = export_pt2(make(Convolutional), tmp_path / "net.pt2")
     with pytest.raises(InputError, match=r"can run any code in it: .*--trusted"):
         load_model(path)
-
-
-def test_names() -> None:
-    assert name_of(Path("a/b.c.onnx")) == "b.c"
-    assert name_of("squeezenet-v1.1") == "squeezenet-v1.1"
-    assert name_of("dense/0") == "dense/0"
-    assert name_of(nn.ReLU()) == "ReLU"
 
 
 def simplified(made: onnx.ModelProto, name: str) -> Graph:

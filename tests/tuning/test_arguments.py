@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tuning.arguments import check_cost_model, check_network, check_settings
+from tvm_gnn_cost.tuning.arguments import check_cost_model, check_settings
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,6 @@ def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
     check_settings(**given)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"^{name} must be "):
         check_settings(**{**given, name: value})  # type: ignore[arg-type]
-
-
-def test_a_missing_file_of_a_network_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.onnx").touch()
-    (tmp_path / "b.PT2").mkdir()
-    for passes in (tmp_path / "a.onnx", "resnet-18", "dense/0", "models.mine:small", object(), None):
-        check_network(passes)
-    with pytest.raises(InputError, match=r"^there is no file .*c\.onnx$"):
-        check_network(str(tmp_path / "c.onnx"))
-    with pytest.raises(InputError, match=r"b\.PT2 is a folder; expected a file"):
-        check_network(tmp_path / "b.PT2")
-    with pytest.raises(InputError, match=r"'a\\udcff.onnx' is not Unicode; rename the file"):
-        check_network("a\udcff.onnx")
 
 
 def test_a_missing_file_of_a_cost_model_is_told(tmp_path: Path) -> None:

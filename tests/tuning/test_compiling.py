@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def test_a_recorded_schedule_that_tvm_cannot_compile_is_left_out(tmp_path: Path)
     assert isinstance(found, Library)
     assert found.schedules == {"a": "right"}
     assert "fails: TVM cannot compile net" in chooser.result.struck[0].reason
+    assert schedules.recorded == {"a": [(1.0, "right")], "b": [(math.inf, "no code")]}  # for later runs, too
 
 
 def test_where_many_are_wrong_all_are_left_out(tmp_path: Path) -> None:

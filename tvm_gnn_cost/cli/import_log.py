@@ -31,8 +31,8 @@ def import_log(
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_folder, check_input_file
+    from tvm_gnn_cost.importing.names import check_network
     from tvm_gnn_cost.progress import Stage
-    from tvm_gnn_cost.tuning.arguments import check_network
 
     with exit_codes(), json_result(json) as write:
         check_input_file(log)

@@ -75,8 +75,9 @@ def tune(
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.cli.tables import print_tuning
     from tvm_gnn_cost.files import check_input_file
+    from tvm_gnn_cost.importing.names import check_network
     from tvm_gnn_cost.progress import Note, Stage
-    from tvm_gnn_cost.tuning.arguments import check_cost_model, check_network, check_settings
+    from tvm_gnn_cost.tuning.arguments import check_cost_model, check_settings
     from tvm_gnn_cost.tuning.report import write_report
 
     with exit_codes():

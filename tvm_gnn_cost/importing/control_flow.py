@@ -21,7 +21,14 @@ def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     branches = [call.attributes[name] for name in ("then_branch", "else_branch")]
     if isinstance(condition, np.ndarray):
         return _run(simplifier, call, branches[0 if condition.any() else 1], {})
-    found = [_run(simplifier, call, branch, {}) for branch in branches]
+    known = len(simplifier.refused)
+    try:
+        found = [_run(simplifier, call, branch, {}) for branch in branches]
+    finally:
+        # One of them may never run: its operators do not fit sizes that always come with another value.
+        if len(simplifier.refused) > known:
+            reason = "which of its branches runs depends on an input; make its condition a constant if only one is used"
+            simplifier.refuse("If", reason, call.name)
     scalar = simplifier.emit("Reshape", condition, np.zeros(0, np.int64), name=call.name)
     outputs: list[Value] = []
     for one, other in zip(*found, strict=True):

@@ -31,7 +31,8 @@ def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedP
     """Exports a module, as it is in inference.
 
     Args:
-        module: The module; its mode is left as it was.
+        module: The module; its mode is left as it was. If it has a ``config.use_cache`` as in transformers, that is off:
+            a cache is exported by a module that takes and returns it as tensors.
         example: Its arguments: a tuple, a dict of keyword arguments, or the one tensor; tensors or arrays.
         name: Its name, for the error.
 
@@ -274,11 +275,21 @@ def _export(
 
 @contextmanager
 def _inference(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards the mode that each layer was in."""
+    """Evaluation mode, and afterwards the mode that each layer was in.
+
+    Decoders of transformers also return their cache, an object that torch.export does not know, unless they are told not
+    to.
+    """
     modes = {layer: layer.training for layer in module.modules()}
+    configs = [getattr(layer, "config", None) for layer in module.modules()]
+    caching = [one for one in configs if getattr(one, "use_cache", None) is True]
     module.eval()
+    for config in caching:
+        config.use_cache = False
     try:
         yield
     finally:
+        for config in caching:
+            config.use_cache = True
         for layer, training in modes.items():
             layer.training = training

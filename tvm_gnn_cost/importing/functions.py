@@ -5,22 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import re
 import sys
+import traceback
 from typing import Any
 
 import torch
 
+from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError
-
-
-def is_function(source: str) -> bool:
-    """Whether a name is of the form ``package.module:function``.
-
-    >>> is_function("models.mine:small"), is_function("resnet-18")
-    (True, False)
-    """
-    return re.fullmatch(r"[\w.]+:\w+", source) is not None
 
 
 def call_function(source: str) -> Any:
@@ -29,7 +21,7 @@ def call_function(source: str) -> Any:
     Modules are looked for in the current directory first, as ``python -m`` does.
 
     Raises:
-        InputError: there is no such module or function, or it takes arguments.
+        InputError: there is no such module or function, it takes arguments, or it or the module raises an error.
     """
     module_name, _, function_name = source.partition(":")
     folder = os.getcwd()
@@ -42,6 +34,8 @@ def call_function(source: str) -> Any:
                 f"there is no module '{error.name}' for {source}, neither in {folder} nor installed"
             ) from error
         raise InputError(f"{source} needs the module '{error.name}', which is not installed") from error
+    except Exception as error:
+        raise _raised(f"module '{module_name}'", error) from error
     finally:
         sys.path.remove(folder)
     function = getattr(module, function_name, None)
@@ -53,4 +47,14 @@ def call_function(source: str) -> Any:
         raise InputError(f"{source} must be a function that takes no arguments: {error}") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return function()
+        try:
+            return function()
+        except Exception as error:
+            raise _raised(source, error) from error
+
+
+def _raised(what: str, error: Exception) -> InputError:
+    """The sentence about an error of the user's own code; the place is where it was raised."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = last_line(error)
+    return InputError(f"{what} raises {type(error).__name__} ({said}) at line {place.lineno} of {place.filename}")

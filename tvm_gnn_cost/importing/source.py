@@ -15,14 +15,12 @@ from torch.utils import _pytree as pytree
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing import exported, onnx_graphs
-from tvm_gnn_cost.importing.functions import call_function, is_function
+from tvm_gnn_cost.importing.functions import call_function
 from tvm_gnn_cost.importing.graph import Graph
 from tvm_gnn_cost.importing.inputs import OpenShape, example_inputs, fixed_shapes
+from tvm_gnn_cost.importing.names import check_network, is_function, name_of
 from tvm_gnn_cost.importing.ranges import index_limits
 from tvm_gnn_cost.networks.catalogue import drawn_workload
-
-#: Files of weights alone, and files that are read by unpickling.
-_OTHER_FILES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".ts", ".jit", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -194,22 +192,9 @@ def _noise(again: Sequence[npt.NDArray[Any]], expected: Sequence[npt.NDArray[Any
     return found
 
 
-def name_of(source: Any) -> str:
-    """A network's name.
-
-    >>> [name_of(one) for one in ("resnet-18", "models/mine.onnx", "models.mine:small")]
-    ['resnet-18', 'mine', 'small']
-    """
-    if not isinstance(source, str | Path):
-        return type(source[0] if isinstance(source, tuple) else source).__name__
-    text = str(source)
-    if is_function(text):
-        return text.partition(":")[2]
-    return Path(text).stem if Path(text).suffix.lower() in (".onnx", ".pt2", *_OTHER_FILES) else text
-
-
 def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -> Any:
     """What a string or a path stands for."""
+    check_network(source)
     text, path = str(source), Path(source)
     if is_function(text):
         return call_function(text)
@@ -218,13 +203,6 @@ def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -
         return onnx_graphs.read_onnx(path)
     if suffix == ".pt2":
         return exported.read_exported(path, trusted)
-    if suffix in _OTHER_FILES:
-        raise InputError(
-            f"{path} holds weights or a pickled object, no network that can be read safely; export the network in "
-            "PyTorch with torch.onnx.export or torch.export.save and pass that file"
-        )
-    if path.is_file():
-        raise InputError(f"{path} is of another kind; a network's file is .onnx or .pt2")
     try:
         return catalogue(text)
     except InputError as error:

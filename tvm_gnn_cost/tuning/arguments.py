@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
-from typing import Any
 
 from tvm_gnn_cost.errors import InputError, check_range
-from tvm_gnn_cost.files import check_input_file
 
 #: Option of a tuning -> its least and its largest value. Far above what anybody waits for or a machine holds.
 RANGES = {
@@ -18,9 +15,6 @@ RANGES = {
     "batch": (1, 10_000),
     "population": (8, 100_000),
 }
-
-#: Suffixes of files that hold a network.
-NETWORK_FILES = (".onnx", ".pt2")
 
 #: Models that ``evaluate`` makes up: chance, and the size of a program.
 TRIVIAL_MODELS = ("random", "constant", "node-count")
@@ -39,22 +33,6 @@ def check_settings(trials: int | None, minutes: float | None, seed: int, batch: 
     for name, value in (("trials", trials), ("seed", seed), ("batch", batch), ("population", population)):
         if not isinstance(value, int | None):
             raise InputError(f"{name} must be a whole number, not {value!r}")
-
-
-def check_network(network: Any) -> None:
-    """Refuses a network's file that is missing; anything but a file passes.
-
-    Raises:
-        InputError: there is no such file, or its name is not Unicode.
-    """
-    if not isinstance(network, str | Path) or re.fullmatch(r"[\w.]+:\w+", str(network)):
-        return
-    try:
-        str(network).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"the network's name {str(network)!r} is not Unicode; rename the file") from None
-    if Path(network).suffix.lower() in NETWORK_FILES:
-        check_input_file(Path(network))
 
 
 def check_cost_model(name: str, others: tuple[str, ...] = ("gnn", "xgb", "random")) -> None:

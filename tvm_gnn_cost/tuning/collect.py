@@ -12,6 +12,7 @@ from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.measuring.tracker import describe_measuring, tracker_at
 from tvm_gnn_cost.progress import Note, ProgramsMeasured, Progress, TaskFinished, TasksFound, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.schedulers.machines import count_machines
 from tvm_gnn_cost.schedulers.scheduler import (
     SAMPLING_PHASES,
     Collection,
@@ -99,10 +100,12 @@ def collect(
     plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns)
     if not plan.workloads:
         raise InputError("no workload to collect; name a network, an operator or a group")
-    for name in plan.workloads:
-        chosen.check_workload(name)
     check_folder(Path(folder))
     machines = tracker_at(tracker, key)
+    if machines is not None:
+        count_machines(machines)  # A tracker that does not answer is told before networks are loaded.
+    for name in plan.workloads:
+        chosen.check_workload(name)
     built_for = chosen.target(hardware, target)
     unpack(Path(folder), _CARDS)
     collection = chosen.collection(Path(folder), plan, hardware, built_for, describe_measuring(machines))

@@ -123,9 +123,10 @@ class Compiler:
                 Note(f"with the chosen schedules, {self.network.name} {why}; looking for the one that is wrong")
             )
             task, candidate = self._culprit(choice)
-            if candidate is None:
+            recorded = candidate is None
+            if recorded:
                 (candidate,) = self.scheduler.best([task], self.work_dir)
-            chooser.strike(task, candidate, f"makes the network wrong, which {why}", recorded=False)
+            chooser.strike(task, candidate, f"makes the network wrong, which {why}", recorded=recorded)
             chooser.keep_default([task])
         choice = chooser.choose()
         tuned, why = self._judged(choice)

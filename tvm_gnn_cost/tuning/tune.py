@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.files import check_folder
-from tvm_gnn_cost.importing.source import name_of
+from tvm_gnn_cost.importing.names import check_network, name_of
 from tvm_gnn_cost.measuring.stopwatch import timed
 from tvm_gnn_cost.measuring.tracker import Tracker, describe_measuring, tracker_at
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
@@ -20,7 +20,7 @@ from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
 from tvm_gnn_cost.training.checkpoint import Checkpoint, checkpoint_named
-from tvm_gnn_cost.tuning.arguments import check_network, check_settings
+from tvm_gnn_cost.tuning.arguments import check_settings
 from tvm_gnn_cost.tuning.choosing import Chooser
 from tvm_gnn_cost.tuning.compiling import Compiler, run_once
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end

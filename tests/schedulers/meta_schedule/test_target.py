@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import psutil
+import pytest
 import tvm
 
-from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.schedulers.meta_schedule.target import local_target, target_of
 
 
 def test_the_processor_and_its_physical_cores() -> None:
@@ -15,3 +17,21 @@ def test_the_processor_and_its_physical_cores() -> None:
 
 def test_a_program_can_be_built_for_it() -> None:
     assert tvm.target.Target(str(local_target())).attrs["mcpu"] == local_target().attrs["mcpu"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("nosuch", "--target nosuch: TVM knows no such target"),
+        ('{"kind": 3}', "TVM knows no such target"),
+        ('{"kind": "llvm"', "TVM knows no such target"),
+        ('{"kind": "cuda"}', 'schedules are for processors that LLVM compiles for, of the kind "llvm"'),
+        ('{"kind": "llvm"}', 'it must say how many cores it has, "num-cores"'),
+    ],
+)
+def test_what_is_no_target_is_refused_in_one_sentence(
+    text: str, sentence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        target_of(text)
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,63 @@
+"""What a text that names a network means; nothing here needs torch, so that a mistake is told at once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import check_input_file
+
+#: Suffixes of files that hold a network.
+NETWORK_FILES = (".onnx", ".pt2")
+
+#: Those of files of weights alone, and of files that are read by unpickling.
+_OTHER_FILES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".ts", ".jit", ".safetensors")
+
+
+def is_function(name: str) -> bool:
+    """Whether a name is of the form ``package.module:function``.
+
+    >>> is_function("models.mine:small"), is_function("resnet-18")
+    (True, False)
+    """
+    return re.fullmatch(r"[\w.]+:\w+", name) is not None
+
+
+def name_of(source: Any) -> str:
+    """A network's name.
+
+    >>> [name_of(one) for one in ("resnet-18", "models/mine.onnx", "models.mine:small")]
+    ['resnet-18', 'mine', 'small']
+    """
+    if not isinstance(source, str | Path):
+        return type(source[0] if isinstance(source, tuple) else source).__name__
+    text = str(source)
+    if is_function(text):
+        return text.partition(":")[2]
+    return Path(text).stem if Path(text).suffix.lower() in (*NETWORK_FILES, *_OTHER_FILES) else text
+
+
+def check_network(source: Any) -> None:
+    """Refuses a file that is missing or holds no network; a function, a name and an object pass.
+
+    Raises:
+        InputError: there is no such file, it is of another kind, or its name is not Unicode.
+    """
+    if not isinstance(source, str | Path) or is_function(str(source)):
+        return
+    path = Path(source)
+    try:
+        str(source).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the network's name {str(source)!r} is not Unicode; rename the file") from None
+    if path.suffix.lower() in NETWORK_FILES:
+        check_input_file(path)
+    elif path.suffix.lower() in _OTHER_FILES:
+        raise InputError(
+            f"{path} holds weights or a pickled object, no network that can be read safely; export the network in "
+            "PyTorch with torch.onnx.export or torch.export.save and pass that file"
+        )
+    elif path.is_file():
+        raise InputError(f"{path} is of another kind; a network's file is .onnx or .pt2")
