@@ -31,8 +31,8 @@ def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedP
     """Exports a module, as it is in inference.
 
     Args:
-        module: The module; its mode is left as it was. If it has a ``config.use_cache`` as in transformers, that is off:
-            a cache is exported by a module that takes and returns it as tensors.
+        module: The module; its mode is left as it was. A ``config.use_cache`` as in transformers is off: a cache is
+            exported by a module that takes and returns it as tensors.
         example: Its arguments: a tuple, a dict of keyword arguments, or the one tensor; tensors or arrays.
         name: Its name, for the error.
 
@@ -277,11 +277,10 @@ def _export(
 def _inference(module: nn.Module) -> Iterator[None]:
     """Evaluation mode, and afterwards the mode that each layer was in.
 
-    Decoders of transformers also return their cache, an object that torch.export does not know, unless they are told not
-    to.
+    Decoders of transformers also return their cache, an object that torch.export does not know, unless that is off.
     """
     modes = {layer: layer.training for layer in module.modules()}
-    configs = [getattr(layer, "config", None) for layer in module.modules()]
+    configs: list[Any] = [getattr(layer, "config", None) for layer in module.modules()]
     caching = [one for one in configs if getattr(one, "use_cache", None) is True]
     module.eval()
     for config in caching:
