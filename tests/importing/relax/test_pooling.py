@@ -27,6 +27,10 @@ WINDOWS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "same lower": ((1, 2, 5, 8), {"kernel_shape": [2, 3], "strides": [1, 3], "auto_pad": "SAME_LOWER"}),
     "valid": ((1, 2, 5, 8), {"kernel_shape": [2, 3], "strides": [2, 3], "auto_pad": "VALID"}),
     "one axis": ((2, 3, 9), {"kernel_shape": [4], "strides": [2], "pads": [1, 3], "ceil_mode": 1}),
+    "larger than the picture": ((1, 2, 3, 2), {"kernel_shape": [9, 40], "strides": [9, 40], "ceil_mode": 1}),
+    "larger with pads": ((1, 2, 4, 3), {"kernel_shape": [6, 7], "strides": [2, 3], "pads": [4, 5, 3, 6]}),
+    "pads before": ((1, 2, 5, 4), {"kernel_shape": [5, 3], "strides": [6, 6], "pads": [4, 2, 0, 1]}),
+    "far larger": ((1, 1, 2, 3), {"kernel_shape": [60000, 60000], "strides": [60000, 60000], "ceil_mode": 1}),
     "three axes": ((1, 2, 5, 4, 6), {"kernel_shape": [2, 3, 1], "strides": [2, 1, 2], "pads": [1, 0, 0, 0, 2, 0]}),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -65,6 +65,17 @@ class _Axis:
     def inside(self, place: Any) -> list[Any]:
         """The conditions under which a place is one of the operand."""
         return [*([place >= 0] if self.before else []), *([place < self.size] if self.last >= self.size else [])]
+
+    def trimmed(self) -> _Axis:
+        """Without the elements of the windows that lie in the padding in every window.
+
+        A window may be far larger than its picture, as where it is chosen for larger ones and ``ceil_mode`` is set.
+        """
+        if self.dilation > 1:
+            return self
+        first = max(0, self.before - (self.out - 1) * self.stride)
+        kernel = min(self.kernel, self.before + self.size) - first
+        return replace(self, kernel=kernel, before=self.before - first) if kernel > 0 else self
 
     def counts(self, with_padding: bool) -> Any:
         """How many elements each window has, with or without those of the padding."""
@@ -136,7 +147,7 @@ def _windows(
 @rule("MaxPool")
 def max_pool(node: Primitive) -> Any:
     """The largest element of each window, and where it is in the operand."""
-    axes, dtype = _axes(node), node.dtype(0)
+    axes, dtype = [one.trimmed() for one in _axes(node)], node.dtype(0)
     if not axes:
         raise Unsupported("it has no spatial axes")
     x = node.emit(node.tensor(0))
@@ -198,6 +209,7 @@ def average_pool(node: Primitive) -> relax.Expr:
     counts = [one.counts(bool(node.attribute("count_include_pad"))) for one in axes]
     # Without an element, ONNX Runtime gives NaN or 0, by its version.
     counts = [np.maximum(count, 1) for count in counts]
+    axes = [one.trimmed() for one in axes]
     whole = math.prod(one.kernel for one in axes)
     if len(axes) in _AVERAGE_POOL:
         found = _pooled(x, axes, _AVERAGE_POOL, count_include_pad=True)
@@ -216,7 +228,7 @@ def average_pool(node: Primitive) -> relax.Expr:
 def lp_pool(node: Primitive) -> relax.Expr:
     """The p-norm of each window."""
     power, dtype = float(node.attribute("p", 2)), node.dtype(0)
-    axes = _axes(node)
+    axes = [one.trimmed() for one in _axes(node)]
 
     def element(value: Any) -> Any:
         value = tirx.abs(value)
