@@ -166,7 +166,7 @@ def check(case: Any) -> tuple[str, str]:
             mod = import_onnx(fixed, case.name)
         except InputError as error:
             return "refused", str(error)
-        machine = relax.VirtualMachine(tvm.compile(legalize(mod), target=local_target()), tvm.cpu())
+        machine = relax.VirtualMachine(tvm.compile(legalize(mod)[0], target=local_target()), tvm.cpu())
         found = machine["main"](*(tvm.runtime.tensor(np.array(one, order="C")) for one in inputs))
         outputs = [one.numpy() for one in (found if not hasattr(found, "numpy") else [found])]
         for own, wanted in zip(outputs, expected, strict=True):

@@ -43,7 +43,7 @@ def output(mod: tvm.IRModule, image: torch.Tensor) -> np.ndarray:  # type: ignor
 def test_weights_are_packed_when_the_network_is_compiled() -> None:
     import_tensor_intrin()
     mod, image, expected = network()
-    legal, target = legalize(mod), local_target()
+    legal, target = legalize(mod)[0], local_target()
     schedules = ms.database.MemoryDatabase()
     for task in extract_tasks(legal, target):
         if "conv2d" in task.name:
@@ -64,7 +64,7 @@ def free(build: Callable[..., relax.Expr], data: np.ndarray, weight: np.ndarray)
         with builder.dataflow():
             found = builder.emit_output(builder.emit(build(given, relax.const(weight))))
         builder.emit_func_output(found)
-    functions = [one for _, one in legalize(builder.get()).functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
+    functions = [one for _, one in legalize(builder.get())[0].functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
     return [
         [int(size) for size in function.params[int(i)].shape]
         for function in functions
@@ -148,6 +148,6 @@ def test_a_weight_that_is_reshaped_alone_keeps_its_layout() -> None:
     import_tensor_intrin()
     exported = torch.export.export(nn.GroupNorm(8, 32).eval(), (torch.randn(1, 32, 7, 7),))
     mod = from_exported_program(exported, unwrap_unit_return_tuple=True)
-    (task,) = [task for task in extract_tasks(legalize(mod), local_target()) if "group_norm" in task.name]
+    (task,) = [task for task in extract_tasks(legalize(mod)[0], local_target()) if "group_norm" in task.name]
     assert not task.workload.dispatched[0]["main"].attrs["layout_free_buffers"]
     assert len(sample_random(task, local_target(), 4, seed=0)) == 4

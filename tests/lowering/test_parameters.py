@@ -22,7 +22,7 @@ def read(build: Callable[..., relax.Expr], *data: Any) -> Parameters:
         with builder.dataflow():
             found = builder.emit_output(builder.emit(build(*given)))
         builder.emit_func_output(found)
-    functions = [one for _, one in legalize(builder.get()).functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
+    functions = [one for _, one in legalize(builder.get())[0].functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
     return parameters(functions[0])
 
 

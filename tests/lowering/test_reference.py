@@ -21,7 +21,7 @@ def module(build: Any, *data: Any) -> tvm.IRModule:
         with builder.dataflow():
             found = builder.emit_output(builder.emit(build(*given)))
         builder.emit_func_output(found)
-    (function,) = [one for _, one in legalize(builder.get()).functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
+    (function,) = [one for _, one in legalize(builder.get())[0].functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -21,24 +21,28 @@ from tvm_gnn_cost.lowering.winograd import use_winograd
 _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
-def legalize(mod: tvm.IRModule, *, winograd: bool = False) -> tvm.IRModule:
+def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
     """Lowers a Relax module to fused TensorIR functions, with convolutions in NHWC and weights in a free layout.
 
     Args:
         mod: A module whose weights are constants.
-        winograd: Whether to compute convolutions with Winograd's filtering where it may pay.
+
+    Returns:
+        The module with direct convolutions, and with Winograd's filtering where it may pay; None if that is nowhere.
     """
-    passes: list[Callable[[tvm.IRModule], tvm.IRModule]] = [
+    for one in (
         relax.transform.DecomposeOpsForInference(),
         rearrange_constants,
         relax.transform.CanonicalizeBindings(),
         convert_layouts,
-        *([use_winograd] if winograd else []),
-        stay_inside,
-        relax.get_pipeline("zero"),
-        free_weights,
-    ]
-    for one in passes:
+    ):
+        mod = one(mod)
+    other = use_winograd(mod)
+    return _lowered(mod), None if other is mod else _lowered(other)
+
+
+def _lowered(mod: tvm.IRModule) -> tvm.IRModule:
+    for one in (stay_inside, relax.get_pipeline("zero"), free_weights):
         mod = one(mod)
     return mod
 

@@ -37,8 +37,9 @@ def load_network(
     network = import_network(model)
     # TVM's passes raise errors of any type.
     try:
-        direct, winograd = legalize(network.mod), legalize(network.mod, winograd=True)
-        return replace(network, mod=direct, alternative=winograd if replacements(direct, winograd) else None)
+        direct, winograd = legalize(network.mod)
+        pays = winograd is not None and replacements(direct, winograd)
+        return replace(network, mod=direct, alternative=winograd if pays else None)
     except Exception as error:
         raise WorkError(f"TVM cannot lower {model.name}: {last_line(error)}") from error
 
