@@ -101,12 +101,11 @@ def collect(
     if not plan.workloads:
         raise InputError("no workload to collect; name a network, an operator or a group")
     check_folder(Path(folder))
-    machines = tracker_at(tracker, key)
+    machines, built_for = tracker_at(tracker, key), chosen.target(hardware, target)
     if machines is not None:
         count_machines(machines)  # A tracker that does not answer is told before networks are loaded.
     for name in plan.workloads:
         chosen.check_workload(name)
-    built_for = chosen.target(hardware, target)
     unpack(Path(folder), _CARDS)
     collection = chosen.collection(Path(folder), plan, hardware, built_for, describe_measuring(machines))
     unpack(Path(folder), _FILES)
