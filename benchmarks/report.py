@@ -44,6 +44,7 @@ NAMES = (
         "by_task",
         "by_task-auto-scheduler",
         "choosing",
+        "conformance",
         "cuda_programs",
         "curves",
         "end_to_end",
@@ -60,7 +61,7 @@ NAMES = (
         "search",
     ),
     *("scale", "scale-auto-scheduler", "search-auto-scheduler", "search-own", "soak"),
-    *("tpugraphs_accuracy", "tpugraphs_speed"),
+    *("tpugraphs_accuracy", "tpugraphs_speed", "zoo"),
 )
 
 

@@ -355,6 +355,37 @@ def _kills(results: Results) -> Section | None:
     return Section("Kills", text, tuple(sources), columns, rows) if rows else None
 
 
+def _zoo(results: Results) -> Section | None:
+    if "zoo" not in results:
+        return None
+    found = results["zoo"]["metrics"]["networks"]
+
+    def cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+        if "milliseconds" not in one:
+            return ("", "", "", "", "", one["verdict"])
+        times = one["milliseconds"]
+        share = times["library"] / times["ONNX Runtime"]
+        return (
+            *(str(one["tasks"]), f"{one['seconds']:.0f}", f"{one['difference']:.0e}"),
+            *(f"{times['library']:.2f}", f"{share:.2f}", one["verdict"]),
+        )
+
+    columns = ("network", "tasks", "seconds", "difference", "ms", "of ONNX Runtime's", "verdict")
+    text = (
+        "Networks of other people, tuned without a trial: seconds to the library, the largest difference from the "
+        "framework relative to the largest value of an output, and the library's latency beside ONNX Runtime's."
+    )
+    return Section("Networks of others", text, ("zoo",), columns, [(name, *cells(one)) for name, one in found.items()])
+
+
+def _conformance(results: Results) -> Section | None:
+    if "conformance" not in results:
+        return None
+    rows = [(verdict, str(count)) for verdict, count in results["conformance"]["metrics"]["verdicts"].items()]
+    text = "ONNX's own operator tests, compiled with default schedules; docs/networks.md has the operators."
+    return Section("ONNX's operator tests", text, ("conformance",), ("verdict", "tests"), rows)
+
+
 def _speed(results: Results) -> Section | None:
     rows = []
     for suffix, scheduler in _SCHEDULERS.items():
@@ -438,6 +469,6 @@ def sections(results: Results) -> list[Section]:
     found += [_learning(results), *_ways(results)]
     found += [_search(results, f"search{suffix}", f"Searches, {by}") for suffix, by in _SCHEDULERS.items()]
     found.append(_search(results, "search-own", "Searches beside TVM's own, MetaSchedule"))
-    found += [_cuda(results), _soak(results), _kills(results)]
+    found += [_zoo(results), _conformance(results), _cuda(results), _soak(results), _kills(results)]
     found += [*_end_to_end(results), _speed(results), _scale(results), _node_types(), _tpugraphs(results)]
     return [one for one in found if one is not None]

@@ -25,9 +25,9 @@ def samples_of_a_task(tasks: int) -> int:
     """Number of candidates of each task to score, fewer where there are many tasks: sampling takes milliseconds each.
 
     >>> samples_of_a_task(1), samples_of_a_task(20), samples_of_a_task(60), samples_of_a_task(300)
-    (256, 150, 50, 24)
+    (256, 120, 40, 24)
     """
-    return min(256, max(24, 3000 // max(1, tasks)))
+    return min(256, max(24, 2400 // max(1, tasks)))
 
 
 class Screening:
