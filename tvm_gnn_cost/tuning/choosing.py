@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tvm_gnn_cost.progress import Note, Progress, Stage, Step
 from tvm_gnn_cost.schedulers.scheduler import Task
 from tvm_gnn_cost.tuning.result import StruckOff, TuneResult
@@ -158,8 +160,6 @@ def _one_thread() -> Iterator[None]:
 
     Predictions take a quarter of the time so.
     """
-    import torch  # loads in seconds; the cost model has loaded it by now, if it is one of PyTorch
-
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

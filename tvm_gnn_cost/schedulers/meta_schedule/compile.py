@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,11 +20,8 @@ from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.lowering.packing import prepack
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.machines import ThisMachine
-from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import without_stderr
 from tvm_gnn_cost.schedulers.scheduler import Machine
-
-#: TVM prints a warning without content for each constant that it writes or reads.
-_NOWHERE = Path(os.devnull)
 
 
 def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
@@ -37,7 +33,7 @@ def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
     on = machine or ThisMachine()
     # TVM's loader raises errors of any type.
     try:
-        with stderr_to(_NOWHERE):
+        with without_stderr():  # TVM prints a warning without content for each constant that it writes or reads.
             return LoadedNetwork(relax.VirtualMachine(on.load(str(path)), on.device()), on.device())
     except Exception as error:
         raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
@@ -102,7 +98,7 @@ class CompiledNetwork:
 
     def export(self, path: Path) -> None:
         """Writes a library that holds the weights too."""
-        with stderr_to(_NOWHERE):
+        with without_stderr():
             self.executable.export_library(str(path))
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -13,7 +11,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.lowering.design_space import design_space
 from tvm_gnn_cost.measuring.machine import usable_cores
-from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import without_stderr
 from tvm_gnn_cost.schedulers.scheduler import Task
 
 #: The most candidates that a core samples before it looks whether there are new ones among them.
@@ -63,7 +61,7 @@ def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) 
     cores = usable_cores()
     share = -(-count // cores)
     # TVM warns of each block that names a rule for graphics cards alone.
-    with stderr_to(Path(os.devnull)), ThreadPoolExecutor(cores) as pool:
+    with without_stderr(), ThreadPoolExecutor(cores) as pool:
         parts = pool.map(lambda core: _sample_on_one_core(task, target, share, seed + core * 2**20), range(cores))
         distinct = {key: candidate for part in parts for key, candidate in part.items()}
     return list(distinct.values())[:count]

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tvm_gnn_cost.progress import Progress, Step
@@ -60,6 +60,11 @@ def stderr_to(path: Path) -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+def without_stderr() -> AbstractContextManager[None]:
+    """Drops what TVM's C++ code prints to stderr inside the block."""
+    return stderr_to(Path(os.devnull))
 
 
 class _StepsFromLog(logging.Handler):

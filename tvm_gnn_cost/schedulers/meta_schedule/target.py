@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.meta_schedule.search_log import stderr_to
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import without_stderr
 
 
 def local_target() -> tvm.target.Target:
@@ -28,7 +26,7 @@ def target_of(text: str) -> tvm.target.Target:
     """
     # TVM's errors have any type, and it warns of a graphics card that is not there.
     try:
-        with stderr_to(Path(os.devnull)):
+        with without_stderr():
             target = tvm.target.Target(json.loads(text) if text.lstrip().startswith("{") else text)
     except Exception as error:
         raise InputError(f"--target {text}: TVM knows no such target ({last_line(error)})") from error
