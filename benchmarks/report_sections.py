@@ -382,7 +382,7 @@ def _conformance(results: Results) -> Section | None:
     if "conformance" not in results:
         return None
     rows = [(verdict, str(count)) for verdict, count in results["conformance"]["metrics"]["verdicts"].items()]
-    text = "ONNX's own operator tests, compiled with default schedules; docs/networks.md has the operators."
+    text = "ONNX's own operator tests, compiled with default schedules; docs/results/networks.md has the operators."
     return Section("ONNX's operator tests", text, ("conformance",), ("verdict", "tests"), rows)
 
 

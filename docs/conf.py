@@ -6,7 +6,7 @@ project_copyright = "the tvm_gnn_cost authors, Apache License 2.0"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # The sources begin at the root, so that links between pages lead where they lead in the repository.
-include_patterns = ["*.md", "docs/*.md", "benchmarks/LOG.md", "benchmarks/data/*/README.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/*/*.md", "benchmarks/LOG.md", "benchmarks/data/*/README.md"]
 # Not even looked into.
 exclude_patterns = [".*", "build", "work"]
 root_doc = "docs/index"

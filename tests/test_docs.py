@@ -13,7 +13,7 @@ from tests.command import call
 from tvm_gnn_cost import tpugraphs
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "LOG.md"]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "LOG.md"]
 
 
 def text_of(page: Path) -> str:
@@ -46,12 +46,14 @@ def test_python_snippets_use_public_names(page: Path) -> None:
 
 
 def test_the_named_functions_of_tpugraphs_exist() -> None:
-    (row,) = re.findall(r"^\| `tpugraphs` \| (.*) \|$", text_of(ROOT / "docs" / "python.md"), re.MULTILINE)
+    (row,) = re.findall(
+        r"^\| `tpugraphs` \| (.*) \|$", text_of(ROOT / "docs" / "reference" / "python.md"), re.MULTILINE
+    )
     assert set(re.findall(r"`(\w+)`", row)) == set(tpugraphs.__all__)
 
 
 def test_every_command_is_in_the_table_and_every_row_is_a_command(capfd: pytest.CaptureFixture[str]) -> None:
-    page = text_of(ROOT / "docs" / "command-line.md")
+    page = text_of(ROOT / "docs" / "reference" / "command-line.md")
     named = {
         tuple(words.split()) for words in re.findall(r"^\| `tvm-gnn-cost (tpugraphs \w+|[\w-]+)", page, re.MULTILINE)
     }

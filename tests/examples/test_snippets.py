@@ -23,7 +23,7 @@ from tvm_gnn_cost import GraphStore
 from tvm_gnn_cost.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 #: Operators and a network of few small tasks, instead of hours of measurements.
 _FEW = ("dense/0", "dense/1", "softmax/0", "pooling/0", "perceptron")
@@ -34,7 +34,7 @@ _THREE = "random=3, patience_s=0"
 #: waits for their end.
 SMALLER: dict[str, dict[str, str]] = {
     "README.md": {"--minutes 5": "--trials 2 --no-compare", "max_trials_global=512": "max_trials_global=2"},
-    "data.md": {
+    "collect-data.md": {
         "collect training FOLDER": "collect dense/0 FOLDER --random 2 --guided 0 --patience 0",
         '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
     },
@@ -42,7 +42,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "tune my.onnx": "tune my.onnx --trials 2",
         '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
     },
-    "first-hour.md": {"--minutes 5": "--trials 2 --no-compare"},
+    "getting-started.md": {"--minutes 5": "--trials 2 --no-compare"},
     "python.md": {
         '["held-out", "training", "layers"], "data/my-cpu"': f'{list(_FEW)}, "data/my-cpu", guided=0, {_THREE}',
         "epochs=20": 'epochs=1, held_out=["perceptron"]',
@@ -55,7 +55,7 @@ SMALLER: dict[str, dict[str, str]] = {
         '"resnet-18", work_dir': "module, (image,), trials=0, compare=False, work_dir",
     },
     "tpugraphs.md": {"--folds 6": "--folds 2", "--model kernel-costs": "--model kernel-costs --epochs 1"},
-    "training.md": {
+    "train-a-model.md": {
         "collect held-out training layers": f"collect --patience 0 {' '.join(_FEW)}",
         "--random 16": "--random 3",
         "train work/store my-cpu.safetensors": "train work/store my-cpu.safetensors --held-out perceptron --epochs 1",
