@@ -28,7 +28,6 @@ from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.graphs.processor import processor_of
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TopKGNNConfig
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
@@ -55,12 +54,6 @@ ALONE = ("network alone", "trees alone")
 Rows = npt.NDArray[np.int64]
 
 
-def of_each_task(programs: MeasuredPrograms, rows: Rows, choose: Callable[[Rows], Rows]) -> Rows:
-    """The rows that ``choose`` takes of each task's rows, ascending."""
-    own = [choose(rows[programs.task[rows] == task]) for task in np.unique(programs.task[rows]).tolist()]
-    return np.sort(np.concatenate(own))
-
-
 def rows_of_networks(programs: MeasuredPrograms, rows: Rows, networks: Sequence[str]) -> Rows:
     """The rows whose task occurs in one of the networks: the part to test on has their workloads of other data too."""
     of_networks = np.array([any(networks_named(name, task.weights) for name in networks) for task in programs.tasks])
@@ -80,12 +73,10 @@ class Share:
     Attributes:
         tasks: Share of their tasks, in (0, 1].
         programs_per_task: Largest number of programs of a task; None for all.
-        processor: Only the programs that were measured on the processor with this name; empty for all.
     """
 
     tasks: float = 1.0
     programs_per_task: int | None = None
-    processor: str = ""
 
     def of(self, programs: MeasuredPrograms, parts: Split, seed: int) -> Split:
         """The split with this share of each part that is learned from; a smaller share is a part of a larger one."""
@@ -93,14 +84,14 @@ class Share:
 
     def _some(self, programs: MeasuredPrograms, rows: Rows, seed: int) -> Rows:
         rng = np.random.default_rng(seed)
-        if self.processor:
-            rows = rows[processor_of_each(programs)[rows] == self.processor]
         # A workload that was measured on several processors counts once.
         workload = np.array([task.hash for task in programs.tasks])[programs.task]
         workloads = rng.permutation(np.unique(workload[rows]))
         kept = workloads[: max(1, round(self.tasks * len(workloads)))]
         rows = rows[np.isin(workload[rows], kept)]
-        return of_each_task(programs, rows, lambda own: rng.permutation(own)[: self.programs_per_task])
+        tasks = programs.task[rows]
+        few = [rng.permutation(rows[tasks == task])[: self.programs_per_task] for task in np.unique(tasks).tolist()]
+        return np.sort(np.concatenate(few))
 
 
 def train_model(
@@ -135,32 +126,18 @@ def train_model(
             "random": lambda: compare.random(seed),
         }
         return {name: simple[name]()}
-    checkpoint = train_graph_model(name, programs, parts, seed, epochs, folder)
+    train_tasks = len(np.unique(programs.task[parts.train]))
+    settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
+    if epochs is not None:
+        settings = replace(settings, epochs=epochs, trees=settings.trees * epochs // settings.epochs)
+    checkpoint = train_gnn(programs, parts, _config(name), settings, folder)
+    shutil.rmtree(folder)
     checkpoint.save(folder.with_suffix(".safetensors"))
     models = {name: compare.gnn(checkpoint)}
     if checkpoint.trees is not None:
         network, trees = ALONE
         models |= {network: compare.gnn(replace(checkpoint, trees=None)), trees: compare.trees(checkpoint)}
     return models
-
-
-def train_graph_model(
-    name: str,
-    programs: MeasuredPrograms,
-    parts: Split,
-    seed: int,
-    epochs: int | None,
-    folder: Path,
-    start: Checkpoint | None = None,
-) -> Checkpoint:
-    """A graph model, trained with a seed, from a checkpoint or anew; see :func:`train_model`."""
-    train_tasks = len(np.unique(programs.task[parts.train]))
-    settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
-    if epochs is not None:
-        settings = replace(settings, epochs=epochs, trees=settings.trees * epochs // settings.epochs)
-    trained = train_gnn(programs, parts, _config(name), settings, folder, start)
-    shutil.rmtree(folder)
-    return trained
 
 
 @dataclass(frozen=True)

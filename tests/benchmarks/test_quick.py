@@ -61,28 +61,6 @@ def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("s_tir")
-def test_choosing_compares_ways_with_as_many_programs(tmp_path: Path) -> None:
-    found = quick_run("choosing", ["ways"], tmp_path / "result.json", "--budget", "4")
-    programs = found["train_programs"]
-    assert set(programs) == {"random", "unlike each other", "doubtful"}
-    assert len(set(programs.values())) == 1
-
-
-@pytest.mark.needs("s_tir")
-def test_pretraining_tries_every_way(tmp_path: Path) -> None:
-    ways = quick_run("pretraining", ["ways"], tmp_path / "result.json")["ways"]
-    assert list(ways) == ["alone", "draft as input", "draft corrected", "hidden values", "teachers"]
-
-
-@pytest.mark.needs("s_tir")
-def test_processors_tests_every_model_on_every_processor(tmp_path: Path) -> None:
-    found = quick_run("processors", ["tested_on"], tmp_path / "result.json")
-    assert len(found["tested_on"]) > 1
-    for rows in found["tested_on"].values():
-        assert list(rows) == ["gnn, trained on all", "without target, trained on all"]
-
-
-@pytest.mark.needs("s_tir")
 def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     write_old_database(tmp_path)
     found = quick_run("cuda_programs", ["models", "programs"], tmp_path / "result.json", str(tmp_path))
@@ -177,7 +155,6 @@ def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
     ("name", "metrics"),
     [
         ("extraction", ("ns_per_node", "speedup_over_per_store_feature")),
-        ("online", ("pairwise_before", "pairwise_after", "known_before", "known_after")),
         ("data_card", ("programs", "tasks", "retest_pairwise_accuracy")),
         ("tpugraphs_accuracy", ("models", "retest_tau")),
         ("tpugraphs_speed", ("cases",)),

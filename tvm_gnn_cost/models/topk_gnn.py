@@ -292,14 +292,6 @@ class TopKGNN(nn.Module):
         added: Tensor = global_add_pool(self.store(x).squeeze(1), graph, batch.size)
         return added
 
-    def node_channels(self, batch: GraphBatch) -> Tensor:
-        """What the convolutions say of each node if no pooling leaves any out: float32[N, hidden]."""
-        edge_index, relation, _ = self._edges(batch)
-        x = self._encode(batch)
-        for layer in range(self.config.layers):
-            x = self._convolve(layer, x, edge_index, relation)
-        return x
-
     def cost_shares(self, batch: GraphBatch) -> Tensor:
         """Share of each node in its program's costs: float32[N]; all zero without ``costs``."""
         if not self.config.costs:
