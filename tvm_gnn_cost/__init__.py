@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_gnn_cost import tpugraphs
+    from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.datasets.store import GraphStore
     from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
     from tvm_gnn_cost.training.checkpoint import Checkpoint
@@ -43,6 +44,7 @@ __all__ = [
     "InputError",
     "WorkError",
     "WrongTVM",
+    "check_data",
     "collect",
     "evaluate",
     "explain",
@@ -60,6 +62,7 @@ _HOMES = {
     "InputError": "errors",
     "WorkError": "errors",
     "WrongTVM": "errors",
+    "check_data": "datasets.check_data",
     "collect": "tuning.collect",
     "evaluate": "tuning.evaluate",
     "explain": "tuning.explain",

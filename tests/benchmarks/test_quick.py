@@ -77,22 +77,6 @@ def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     assert all(0 <= found["models"][name]["pairwise_accuracy"]["mean"] <= 1 for name in models)
 
 
-@pytest.mark.needs("s_tir")
-def test_disturbed_drops_the_tasks_whose_repeats_disagree(tmp_path: Path) -> None:
-    seconds = {"calm": [1.0, 1.02, 1.01, 1.0], "disturbed": [1.0, 2.0, 1.0, 3.0]}
-    tasks = ["calm", "disturbed", "calm", "disturbed", "calm"]
-    records = [json.dumps([seconds[task] == seconds["calm"], [[], seconds[task], {}, []]]) for task in tasks]
-    measurements = [json.dumps({"task": task}) for task in tasks]
-    known = [json.dumps({"hash": task, "name": task}) for task in seconds]
-    files = {"database_tuning_record.json": records, "measurements.jsonl": measurements, "tasks.jsonl": known}
-    for name, content in files.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in content))
-    found = quick_run("disturbed", [], tmp_path / "result.json", "--data", str(tmp_path), "--drop")
-    assert found == {"tasks": 2, "disturbed": 1, "dropped_programs": 2}
-    assert (tmp_path / "measurements.jsonl").read_text().splitlines() == measurements[::2]
-    assert (tmp_path / "database_tuning_record.json").read_text().splitlines() == records[::2]
-
-
 @pytest.mark.needs("tvm")
 def test_search_compares_the_runs_and_draws_them(tmp_path: Path) -> None:
     found = quick_run("search", ("against", "runs"), tmp_path / "result.json")

@@ -34,6 +34,7 @@ MISSING = [
     ("extract nosuch store", "there is no folder nosuch"),
     ("import-log nosuch out --network resnet-18", "there is no file nosuch"),
     ("import-log /dev/null out --network nosuch.onnx", "there is no file nosuch.onnx"),
+    ("check-data nosuch", "there is no folder nosuch"),
     ("embed nosuch out.png", "there is no folder nosuch"),
     ("embed . out.xyz", "out.xyz: a picture's name must end in one of: "),
     ("report nosuch", "nosuch/tuning.json does not exist"),

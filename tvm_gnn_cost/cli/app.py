@@ -6,6 +6,7 @@ import warnings
 
 import typer
 
+from tvm_gnn_cost.cli.check_data import check_data
 from tvm_gnn_cost.cli.collect import collect
 from tvm_gnn_cost.cli.embed import embed
 from tvm_gnn_cost.cli.evaluate import evaluate
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command, epilog in (
     (collect, "Example: `tvm-gnn-cost collect held-out training data/my-cpu`"),
+    (check_data, "Example: `tvm-gnn-cost check-data data/my-cpu --drop`"),
     (import_log, "Example: `tvm-gnn-cost import-log tuned.json data/theirs --network resnet-18`"),
     (extract, "Example: `tvm-gnn-cost extract data/my-cpu work/store`"),
     (embed, "Example: `tvm-gnn-cost embed work/store types.png`"),
