@@ -34,7 +34,7 @@ from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.datasets.database_files import RECORDS
 from tvm_gnn_cost.datasets.tenset import files_ending
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.tpugraphs.protos import TuningData
+from tvm_gnn_cost.tpugraphs.format.protos import TuningData
 
 #: What of an outcome must be as it is without a kill: anything that can be compared.
 Outcome = Any

@@ -28,13 +28,13 @@ from tvm_gnn_cost import tpugraphs
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.compare import summarise
 from tvm_gnn_cost.files import write_json
-from tvm_gnn_cost.tpugraphs import baselines
-from tvm_gnn_cost.tpugraphs.collections import SPLITS
-from tvm_gnn_cost.tpugraphs.fit import fit
-from tvm_gnn_cost.tpugraphs.metrics import graph_metrics, mean_metrics
-from tvm_gnn_cost.tpugraphs.preparation import prepare_files
-from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph, prepared_folder, read_all_prepared
-from tvm_gnn_cost.tpugraphs.ranker import MODELS, score_with_all
+from tvm_gnn_cost.tpugraphs.format.collections import SPLITS
+from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_files
+from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph, prepared_folder, read_all_prepared
+from tvm_gnn_cost.tpugraphs.ranking import baselines
+from tvm_gnn_cost.tpugraphs.ranking.fit import fit
+from tvm_gnn_cost.tpugraphs.ranking.metrics import graph_metrics, mean_metrics
+from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS, score_with_all
 from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS, RankerSettings, recipe
 
 LAYOUTS, TILES = "layout:xla:random", "tile:xla"

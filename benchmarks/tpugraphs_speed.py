@@ -26,12 +26,12 @@ from rich.table import Table
 from common import call_seconds, console, parser, write_result
 from tpugraphs_plain import PlainTGraph
 from tvm_gnn_cost.evaluation.metrics import kendall_tau
-from tvm_gnn_cost.tpugraphs.losses import hinge
+from tvm_gnn_cost.tpugraphs.format.npz import read_graph, write_npz
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
-from tvm_gnn_cost.tpugraphs.npz import read_graph, write_npz
-from tvm_gnn_cost.tpugraphs.preparation import prepare_graph
-from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph, read_prepared
-from tvm_gnn_cost.tpugraphs.ranker import GraphInputs, score
+from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_graph
+from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph, read_prepared
+from tvm_gnn_cost.tpugraphs.ranking.losses import hinge
+from tvm_gnn_cost.tpugraphs.ranking.ranker import GraphInputs, score
 from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 from tvm_gnn_cost.training.scale import Scale
 
@@ -58,9 +58,9 @@ class Seconds:
 
 def write_graph(path: Path, layers: int) -> None:
     """Writes a transformer with random layouts and runtimes into a file like the published ones."""
-    from tvm_gnn_cost.tpugraphs.encoding import encode_configured
-    from tvm_gnn_cost.tpugraphs.layouts import ConfigurableFunction, random_configs
-    from tvm_gnn_cost.tpugraphs.networks import encoder
+    from tvm_gnn_cost.tpugraphs.format.encoding import encode_configured
+    from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction, random_configs
+    from tvm_gnn_cost.xla_cpu.networks import encoder
 
     rng = np.random.default_rng(0)
     function = ConfigurableFunction(partial(encoder, layers=layers, width=64, heads=2, length=32))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import tvm_gnn_cost
 from tests.command import call
-from tvm_gnn_cost import tpugraphs
+from tvm_gnn_cost import tpugraphs, xla_cpu
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "LOG.md"]
@@ -45,11 +46,12 @@ def test_python_snippets_use_public_names(page: Path) -> None:
                 assert node.attr in tvm_gnn_cost.__all__
 
 
-def test_the_named_functions_of_tpugraphs_exist() -> None:
-    (row,) = re.findall(
-        r"^\| `tpugraphs` \| (.*) \|$", text_of(ROOT / "docs" / "reference" / "python.md"), re.MULTILINE
-    )
-    assert set(re.findall(r"`(\w+)`", row)) == set(tpugraphs.__all__)
+@pytest.mark.parametrize("package", [tpugraphs, xla_cpu])
+def test_the_named_functions_of_a_package_exist(package: ModuleType) -> None:
+    name = package.__name__.rpartition(".")[2]
+    page = text_of(ROOT / "docs" / "reference" / "python.md")
+    (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", page, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == set(package.__all__)
 
 
 def test_every_command_is_in_the_table_and_every_row_is_a_command(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_gnn_cost import tpugraphs
+    from tvm_gnn_cost import tpugraphs, xla_cpu
     from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.datasets.store import GraphStore
     from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
@@ -54,6 +54,7 @@ __all__ = [
     "tpugraphs",
     "train",
     "tune",
+    "xla_cpu",
 ]
 
 _HOMES = {
@@ -76,8 +77,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if name == "tpugraphs":
-        return import_module(f"{__name__}.tpugraphs")
+    if name in ("tpugraphs", "xla_cpu"):
+        return import_module(f"{__name__}.{name}")
     # Each scheduler has its own version; the installed TVM decides which one is meant.
     if name in ("GNNCostModel", "extract_graphs"):
         return getattr(import_module(f"{__name__}.schedulers").package(), name)

@@ -15,7 +15,7 @@ from tests.tpugraphs.modules import small_module, tile_run
 from tests.tpugraphs.published import layout_fields, write
 from tests.tpugraphs.trained import COLLECTION, Example, example, one_thread
 from tests.tuning.test_result import result
-from tvm_gnn_cost.tpugraphs.protos import TuningData
+from tvm_gnn_cost.tpugraphs.format.protos import TuningData
 
 __all__ = ["example", "one_thread"]
 

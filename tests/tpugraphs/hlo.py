@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
 from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions
-from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
 
 #: An instruction: its opcode, its shape, its operands, and its list of dimensions.
 Line = tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_gnn_cost.tpugraphs.protos import HloModuleProto
+from tvm_gnn_cost.tpugraphs.format.protos import HloModuleProto
 
 F32, TUPLE = 11, 13
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tests.tpugraphs.published import layout_fields, tile_fields, write
-from tvm_gnn_cost.tpugraphs.preparation import prepare_files
-from tvm_gnn_cost.tpugraphs.prepared_graph import PreparedGraph, read_prepared
-from tvm_gnn_cost.tpugraphs.ranker import MODELS
+from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_files
+from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph, read_prepared
+from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS
 from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 
 SETTINGS = RankerSettings(epochs=30, patience=30, configs_per_step=32, learning_rate=3e-3)

@@ -14,8 +14,6 @@ import sys
 from tvm_gnn_cost import tpugraphs
 def loaded(): return [name for name in ("numpy", "torch", "jax", "tvm") if name in sys.modules]
 assert not loaded(), loaded()
-tpugraphs.measure
-assert not loaded(), loaded()
 tpugraphs.prepare
 assert loaded() == ["numpy"], loaded()
 tpugraphs.train

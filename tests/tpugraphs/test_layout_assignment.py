@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.tpugraphs.hlo import config, instructions, line
-from tvm_gnn_cost.tpugraphs.encoding import encode_graph
+from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
 from tvm_gnn_cost.tpugraphs.layout_assignment import (
     REQUEST,
     ConfigurableInstructions,
@@ -16,8 +16,8 @@ from tvm_gnn_cost.tpugraphs.layout_assignment import (
     is_row_major,
     row_major,
 )
-from tvm_gnn_cost.tpugraphs.layouts import ConfigurableFunction, random_configs
-from tvm_gnn_cost.tpugraphs.networks import NETWORKS
+from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction, random_configs
+from tvm_gnn_cost.xla_cpu.networks import NETWORKS
 
 ROWS, COLUMNS = (1, 0), (0, 1)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_gnn_cost.tpugraphs.featurize import featurize
 from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
-from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
+from tvm_gnn_cost.tpugraphs.format.featurize import featurize
+from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
 from tvm_gnn_cost.tpugraphs.operands import configured_operands, output_sizes
 
 NETWORKS = ("lstm-a", "gru-a", "query-a", "convnext-a", "densenet-a", "shufflenet-a", "mixer-a", "gmlp-a", "decoder-a")
@@ -20,8 +20,8 @@ def operands_of(numbers, opcode, edges, nodes):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_operands_of_networks_are_found(name: str):
     pytest.importorskip("jax")
-    from tvm_gnn_cost.tpugraphs.layouts import ConfigurableFunction
-    from tvm_gnn_cost.tpugraphs.networks import NETWORKS as ALL
+    from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction
+    from tvm_gnn_cost.xla_cpu.networks import NETWORKS as ALL
 
     function = ConfigurableFunction(ALL[name].function)
     graph = featurize(function.module)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tpugraphs.collections import COLLECTIONS
-from tvm_gnn_cost.tpugraphs.ranker import MODELS
-from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS, EnsembleSettings, MeasureSettings, RankerSettings, recipe
+from tvm_gnn_cost.tpugraphs.format.collections import COLLECTIONS
+from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS
+from tvm_gnn_cost.tpugraphs.settings import MODEL_LOSS, EnsembleSettings, RankerSettings, recipe
 
 
 def test_the_recipe_of_each_collection():
@@ -42,8 +42,6 @@ def test_each_model_has_a_recipe_and_no_other():
         (RankerSettings, {"warm_up": -0.1}, "warm_up is -0.1; expected a share below 1"),
         (EnsembleSettings, {"folds": 1}, "folds is 1; expected 2 or more"),
         (EnsembleSettings, {"kept": 0}, "kept is 0; expected 1 or more"),
-        (MeasureSettings, {"rounds": 1}, "rounds is 1; expected 2 or more"),
-        (MeasureSettings, {"seconds": -1.0}, "seconds is -1.0; expected 0 or more"),
     ],
 )
 def test_values_that_can_not_be_are_named(kind: Any, changes: dict[str, Any], message: str):

@@ -12,8 +12,8 @@ import torch
 
 from tests.tpugraphs.published import layout_fields, write
 from tvm_gnn_cost import tpugraphs
+from tvm_gnn_cost.tpugraphs.ranking.training import TrainedRankers
 from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings
-from tvm_gnn_cost.tpugraphs.training import TrainedRankers
 
 COLLECTION = "layout:xla:random"
 

@@ -1,6 +1,8 @@
 """Ranks layout and tile configurations of XLA graphs in the TpuGraphs format (Phothilimthana et al. 2023); no TVM.
 
-The public names are loaded when they are first used, so that importing this package imports neither torch nor JAX.
+``encode`` writes npz files from XLA's protobufs, ``prepare`` turns npz files into prepared graphs, ``train`` learns
+models from these, and ``rank`` and ``evaluate`` score npz files with the models. The public names are loaded when they
+are first used, so that importing this package imports neither torch nor NumPy.
 """
 
 from __future__ import annotations
@@ -9,25 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_gnn_cost.tpugraphs.encoding import encode
-    from tvm_gnn_cost.tpugraphs.evaluation import evaluate
-    from tvm_gnn_cost.tpugraphs.measurement import measure
-    from tvm_gnn_cost.tpugraphs.preparation import prepare
-    from tvm_gnn_cost.tpugraphs.ranking import rank
-    from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings, MeasureSettings
-    from tvm_gnn_cost.tpugraphs.training import train
+    from tvm_gnn_cost.tpugraphs.format.encoding import encode
+    from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare
+    from tvm_gnn_cost.tpugraphs.ranking.evaluation import evaluate
+    from tvm_gnn_cost.tpugraphs.ranking.rank import rank
+    from tvm_gnn_cost.tpugraphs.ranking.training import train
+    from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings
 
-__all__ = ["EnsembleSettings", "MeasureSettings", "encode", "evaluate", "measure", "prepare", "rank", "train"]
+__all__ = ["EnsembleSettings", "encode", "evaluate", "prepare", "rank", "train"]
 
 _MODULES = {
     "EnsembleSettings": "settings",
-    "MeasureSettings": "settings",
-    "encode": "encoding",
-    "evaluate": "evaluation",
-    "measure": "measurement",
-    "prepare": "preparation",
-    "rank": "ranking",
-    "train": "training",
+    "encode": "format.encoding",
+    "evaluate": "ranking.evaluation",
+    "prepare": "preparation.prepare",
+    "rank": "ranking.rank",
+    "train": "ranking.training",
 }
 
 

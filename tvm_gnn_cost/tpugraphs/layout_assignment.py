@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.tpugraphs.format import CONFIGURED_TENSORS, LAYOUT_RANK
-from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
+from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
 from tvm_gnn_cost.tpugraphs.operands import configured_operands, output_sizes
 
 #: The dimensions of a tensor from the one that is contiguous in memory to the outermost one.

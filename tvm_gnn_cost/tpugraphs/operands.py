@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.tpugraphs.format import CONFIGURED_TENSORS, FIRST_DIMENSION_COLUMN, LAYOUT_RANK
-from tvm_gnn_cost.tpugraphs.opcodes import OPCODES
+from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
 
 #: Stands in the place of a tensor that a node has not.
 NO_NODE = -1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tpugraphs.collections import collection_kind
+from tvm_gnn_cost.tpugraphs.format.collections import collection_kind
 
 #: The loss that each model is trained with by default.
 MODEL_LOSS = {
@@ -41,32 +41,6 @@ def check_values(settings: Any, at_least: Mapping[str, float]) -> None:
     for name, bound in at_least.items():
         if not getattr(settings, name) >= bound:
             raise InputError(f"{name} is {getattr(settings, name)}; expected {bound} or more")
-
-
-@dataclass(frozen=True)
-class MeasureSettings:
-    """How the layouts of each network are measured.
-
-    Raises:
-        InputError: a value is out of range.
-
-    Attributes:
-        configs: Different configurations of each network.
-        rounds: How often each configuration is measured; a round measures all of a network's, in a new order.
-        seconds: How long one measurement takes, about: it repeats the network as often as fits.
-        threshold: Drop a graph if the runtimes of the first and the second half of its rounds have a lower Kendall's
-            tau: then their order is noise.
-        seed: Seeds configurations, weights and orders.
-    """
-
-    configs: int = 80
-    rounds: int = 24
-    seconds: float = 0.012
-    threshold: float = 0.5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_values(self, {"configs": 2, "rounds": 2, "seconds": 0, "seed": 0})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.command import call
 from tests.tpugraphs.modules import small_module, tile_run
-from tvm_gnn_cost.tpugraphs.protos import TuningData
+from tvm_gnn_cost.tpugraphs.format.protos import TuningData
 
 
 def test_encode(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

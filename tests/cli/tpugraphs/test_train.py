@@ -9,7 +9,7 @@ import pytest
 from tests.command import call
 from tests.tpugraphs.trained import COLLECTION, Example
 from tvm_gnn_cost.cli.tpugraphs.train import ModelOption
-from tvm_gnn_cost.tpugraphs.ranker import MODELS
+from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS
 
 OPTIONS = ("--epochs", 2, "--set", "channels=16", "--folds", 4, "--trained", 2, "--kept", 1)
 

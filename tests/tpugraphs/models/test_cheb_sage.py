@@ -7,8 +7,8 @@ import torch
 
 from tests.tpugraphs.models.configured import check_order_of_configs, check_order_of_nodes, fit, graph
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tpugraphs.losses import list_mle
 from tvm_gnn_cost.tpugraphs.models.cheb_sage import ChebSage, ChebSageConfig
+from tvm_gnn_cost.tpugraphs.ranking.losses import list_mle
 
 KINDS = pytest.mark.parametrize("kind", ["layout", "tile"])
 

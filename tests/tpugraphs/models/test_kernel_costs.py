@@ -10,12 +10,12 @@ import torch
 from tests.tpugraphs.models.configured import graph
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import kendall_tau
-from tvm_gnn_cost.tpugraphs.fit import fit
 from tvm_gnn_cost.tpugraphs.models.configured_graph import KernelInput
 from tvm_gnn_cost.tpugraphs.models.kernel_costs import KernelCosts, KernelCostsConfig
-from tvm_gnn_cost.tpugraphs.preparation import prepare_files
-from tvm_gnn_cost.tpugraphs.prepared_graph import read_prepared
-from tvm_gnn_cost.tpugraphs.ranker import Ranker, score_with_all
+from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_files
+from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import read_prepared
+from tvm_gnn_cost.tpugraphs.ranking.fit import fit
+from tvm_gnn_cost.tpugraphs.ranking.ranker import Ranker, score_with_all
 from tvm_gnn_cost.tpugraphs.settings import recipe
 
 LAYOUTS = Path(__file__).parents[3] / "benchmarks/data/xla-cpu/npz/layout/xla/random"

@@ -9,9 +9,9 @@ from benchmarks.tpugraphs_plain import PlainTGraph
 from tests.tpugraphs.models.configured import fit, graph, renumbered, repeated
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import kendall_tau
-from tvm_gnn_cost.tpugraphs.losses import hinge
 from tvm_gnn_cost.tpugraphs.models import tgraph
 from tvm_gnn_cost.tpugraphs.models.tgraph import CrossConfigAttention, TGraph, TGraphConfig
+from tvm_gnn_cost.tpugraphs.ranking.losses import hinge
 
 SMALL = TGraphConfig(channels=32, unknown_opcodes=0)
 

@@ -10,13 +10,13 @@ from rich.table import Table
 
 from tvm_gnn_cost.cli.options import JsonOption
 from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
-from tvm_gnn_cost.tpugraphs.settings import MeasureSettings
+from tvm_gnn_cost.xla_cpu.settings import MeasureSettings
 
 
 def measure(
     folder: Annotated[Path, typer.Argument(help="Where the graphs and their card go; the same folder resumes.")],
     network: Annotated[
-        list[str] | None, typer.Option(help="A network of tpugraphs/networks.py; repeat it. [default: all]")
+        list[str] | None, typer.Option(help="A network of xla_cpu/networks.py; repeat it. [default: all]")
     ] = None,
     configs: Annotated[
         int, typer.Option(min=2, max=100_000, help="Different layouts of each network.")
@@ -45,10 +45,10 @@ def measure(
     with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
         with Display("graphs") as display:
             display(Stage("loading"))
-            from tvm_gnn_cost import tpugraphs
+            from tvm_gnn_cost import xla_cpu
 
             settings = MeasureSettings(configs, rounds, seconds, threshold, seed)
-            card = tpugraphs.measure(folder, network or None, settings, progress=display)
+            card = xla_cpu.measure(folder, network or None, settings, progress=display)
         table = Table(title=f"measured in {folder}", title_justify="left")
         for heading in ("graph", "nodes", "configurable", "configs", "fastest", "slowest", "retest tau", ""):
             table.add_column(heading, justify="left" if heading in ("graph", "") else "right")
