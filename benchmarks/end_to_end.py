@@ -30,7 +30,7 @@ from common import WORK, console, parser, result_name, write_result
 from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.tuning.line_up import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs
+from tvm_gnn_cost.tuning.end_to_end import MATRIX_PRODUCT, line_up, operations_per_second, peer_programs
 
 NETWORKS = {
     "meta-schedule": ("resnet-18", "mobilenet-v2", "inception-v3"),

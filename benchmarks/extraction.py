@@ -20,7 +20,7 @@ from prediction import largest_tasks, population
 from setups import setup
 from tvm_gnn_cost import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.measuring.machine import machine_to_itself
 from tvm_gnn_cost.schedulers import scheduler
 
 NETWORKS = ("resnet-18", "mobilenet-v2")

@@ -21,7 +21,7 @@ from rich.table import Table
 from common import console, median_seconds, parser, result_name, write_result
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.measuring.machine import machine_to_itself
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Task
 

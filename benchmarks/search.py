@@ -28,10 +28,8 @@ from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 from tvm_gnn_cost.training.online import OnlineSettings
-from tvm_gnn_cost.tuning.listener import ResultListener
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
-from tvm_gnn_cost.tuning.screening import Screening, samples_of_a_task
-from tvm_gnn_cost.tuning.search import search
+from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_task, search
 
 
 class Curve(ResultListener):

@@ -12,7 +12,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search import Follower
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
-from tvm_gnn_cost.tuning.listener import ResultListener
+from tvm_gnn_cost.tuning.search import ResultListener
 
 
 def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) -> None:

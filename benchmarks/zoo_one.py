@@ -26,7 +26,7 @@ from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.progress import Event, Stage
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.tuning.line_up import line_up
+from tvm_gnn_cost.tuning.end_to_end import line_up
 from zoo_files import FILES, exported
 from zoo_modules import MODULES
 from zoo_networks import Arrays, Zoo

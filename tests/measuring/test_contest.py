@@ -10,7 +10,7 @@ import pytest
 
 from tests.measuring import contestants
 from tvm_gnn_cost.measuring import contest as contest_module
-from tvm_gnn_cost.measuring import exclusive
+from tvm_gnn_cost.measuring import machine
 from tvm_gnn_cost.measuring.contest import Contestant, Timed, contest
 from tvm_gnn_cost.progress import Event, Stage, Step, ignore
 
@@ -19,7 +19,7 @@ from tvm_gnn_cost.progress import Event, Stage, Step, ignore
 def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The contestants find the tests, and another one's measurement does not hold them up."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    monkeypatch.setattr(exclusive, "LOCK_PATH", tmp_path / "lock")
+    monkeypatch.setattr(machine, "LOCK_PATH", tmp_path / "lock")
 
 
 def run(logs: Path, *hows: str, **options: object) -> list[Timed]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.networks.catalogue import TRAINING, TUNED, drawn_workload, give_weights, workload
+from tvm_gnn_cost.networks.catalogue import TRAINING, TUNED, drawn_workload, expand_groups, give_weights, workload
 from tvm_gnn_cost.networks.layers import LAYERS
 from tvm_gnn_cost.networks.operators import KINDS
 
@@ -66,3 +66,22 @@ def test_weights_and_inputs_are_the_same_every_time_and_leave_torchs_random_numb
     assert not one.training
     for left, right in zip(one.parameters(), two.parameters(), strict=True):
         assert torch.equal(left, right)
+
+
+def test_the_training_group_is_the_networks_and_four_operators_of_each_kind() -> None:
+    found = expand_groups(["training"], ["vgg", "unet"], ["dense", "softmax"], ["resnet"])
+    assert found == (
+        *("vgg", "unet", "dense/0", "softmax/0", "dense/1", "softmax/1"),
+        *("dense/2", "softmax/2", "dense/3", "softmax/3"),
+    )
+
+
+def test_other_names_stay_as_they_are_and_in_their_place() -> None:
+    assert expand_groups(["b/7", "held-out", "nosuch"], ["vgg"], ["dense"], ["x", "y"]) == ("b/7", "x", "y", "nosuch")
+    assert expand_groups([], ["vgg"], ["dense"], ["x"]) == ()
+
+
+def test_the_layers_are_a_group() -> None:
+    found = expand_groups(["layers"], [], [], [])
+    assert 1100 < len(found) < 1300
+    assert found[0] == "pointwise-layer/0"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Self
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.schedulers.machines import count_machines
 
 KEY = "board"

@@ -12,7 +12,7 @@ from tests.schedulers.conftest import QUICK
 from tests.schedulers.rack import Rack, free_port
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.machines import count_machines
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task

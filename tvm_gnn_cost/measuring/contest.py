@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import psutil
 
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
+from tvm_gnn_cost.measuring.machine import machine_to_itself
 from tvm_gnn_cost.progress import Progress, Stage, Step
 
 #: After a run the threads of OpenMP, ONNX Runtime and TVM spin, whoever runs next, on some machines for longer than a

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from torch import nn
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.networks import convolutional, layers, operators, sequence
+from tvm_gnn_cost.networks.layers import layer_names
 
 #: Networks that ``tune`` accepts: name -> (function that builds it, input shape). ResNet-18, MobileNetV2 and
 #: Inception v3 are test networks (``datasets.held_out``), so no model is trained on their tasks.
@@ -91,3 +92,22 @@ def give_weights(module: nn.Module) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+
+
+#: Random operators of each kind that train a model.
+_OPERATORS_A_KIND = 4
+#: Layers of the group ``layers``, which are worth about as many tasks.
+_LAYERS = 1200
+
+
+def expand_groups(
+    names: Iterable[str], training: Iterable[str], kinds: Collection[str], held_out: Iterable[str]
+) -> tuple[str, ...]:
+    """Names of workloads with the groups ``training``, ``held-out`` and ``layers`` replaced by their members.
+
+    >>> expand_groups(["held-out", "dense/0"], [], [], ["resnet-18"])
+    ('resnet-18', 'dense/0')
+    """
+    operators = (f"{kind}/{number}" for number in range(_OPERATORS_A_KIND) for kind in kinds)
+    groups = {"training": (*training, *operators), "held-out": (*held_out,), "layers": (*layer_names(_LAYERS),)}
+    return tuple(member for name in names for member in groups.get(name, (name,)))

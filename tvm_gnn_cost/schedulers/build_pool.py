@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.measuring.machine import usable_cores
-from tvm_gnn_cost.schedulers.installed_tvm import PopenPoolExecutor, StatusKind
+from tvm_gnn_cost.schedulers.installed import PopenPoolExecutor, StatusKind
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.schedulers.machines import machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine
 

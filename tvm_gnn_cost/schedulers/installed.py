@@ -1,12 +1,22 @@
-"""Finds out which TVM is installed and refuses one that lacks what is needed; imports none."""
+"""Which TVM is installed, and what either TVM has under another name; imports no TVM before a name is used."""
 
 from __future__ import annotations
 
 import importlib.util
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tvm_gnn_cost.errors import WrongTVM
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.schedule import Trace
+    from tvm.support.popen_pool import PopenPoolExecutor, PopenWorker, StatusKind
+
+__all__ = ["PopenPoolExecutor", "PopenWorker", "Schedule", "StatusKind", "Trace", "has", "ms", "require_tvm"]
 
 #: Subpackage -> the TVM that has it, and how to get one.
 _NEEDED = {
@@ -15,6 +25,23 @@ _NEEDED = {
     ),
     "s_tir": "today's TVM, with s_tir.meta_schedule; pip install 'tvm-gnn-cost[tvm]'",
 }
+
+#: Name -> its module in a TVM with ``s_tir``, and in an earlier one; ``ms`` is a module itself.
+_HOMES = {
+    "ms": ("tvm.s_tir.meta_schedule", "tvm.meta_schedule"),
+    "Schedule": ("tvm.s_tir", "tvm.tir"),
+    "Trace": ("tvm.s_tir.schedule", "tvm.tir.schedule"),
+    **dict.fromkeys(
+        ("PopenPoolExecutor", "PopenWorker", "StatusKind"), ("tvm.support.popen_pool", "tvm.contrib.popen_pool")
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_HOMES[name][0 if has("s_tir") else 1])
+    return module if name == "ms" else getattr(module, name)
 
 
 def has(part: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.arguments import Argument, draw
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.schedulers.scheduler import Machine
 
 #: Seconds in which a tracker must answer.
@@ -167,6 +167,6 @@ def _connect(tracker: Tracker) -> tuple[Any, int]:
 
 def _runner(name: str) -> Any:
     """A module of MetaSchedule's runners, which every TVM with MetaSchedule has."""
-    from tvm_gnn_cost.schedulers.installed_tvm import ms
+    from tvm_gnn_cost.schedulers.installed import ms
 
     return import_module(f"{ms.__name__}.runner.{name}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 
 if TYPE_CHECKING:  # worker processes import this module, and should start quickly
     import numpy as np

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
-from tvm_gnn_cost.measuring.other_load import OtherLoad
+from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself
 from tvm_gnn_cost.schedulers.in_turn import run_on
-from tvm_gnn_cost.schedulers.installed_tvm import PopenWorker
+from tvm_gnn_cost.schedulers.installed import PopenWorker
 from tvm_gnn_cost.schedulers.machines import count_machines
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.measuring.stopwatch import timed
+from tvm_gnn_cost.measuring.machine import timed
 from tvm_gnn_cost.training.checkpoint import Checkpoint
 from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 

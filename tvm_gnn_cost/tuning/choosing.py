@@ -15,7 +15,7 @@ import torch
 from tvm_gnn_cost.progress import Note, Progress, Stage, Step
 from tvm_gnn_cost.schedulers.scheduler import Task
 from tvm_gnn_cost.tuning.result import StruckOff, TuneResult
-from tvm_gnn_cost.tuning.screening import Screening
+from tvm_gnn_cost.tuning.search import Screening
 
 #: Candidates of a task that the model may choose, one after the other, before the task keeps its default schedule.
 _TRIES = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 from tvm_gnn_cost.datasets.json_lines import unpack
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import check_folder
-from tvm_gnn_cost.measuring.tracker import describe_measuring, tracker_at
+from tvm_gnn_cost.measuring.machine import describe_measuring, tracker_at
 from tvm_gnn_cost.progress import Note, ProgramsMeasured, Progress, TaskFinished, TasksFound, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from tvm_gnn_cost.progress import Stage
-from tvm_gnn_cost.schedulers.scheduler import Scheduler, SearchSettings, Task
-from tvm_gnn_cost.tuning.listener import ResultListener, trials_measured
-from tvm_gnn_cost.tuning.result import TuneResult
-from tvm_gnn_cost.tuning.screening import Screening
+import numpy as np
+
+from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.machine import Tracker, timed
+from tvm_gnn_cost.progress import Progress, Stage, Step, TrialsMeasured
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Scheduler, SearchSettings, Task
+from tvm_gnn_cost.tuning.result import CurvePoint, TuneResult
 
 #: How many times slower than its rival a task may be after the first programs of both, to be searched on.
 _STILL_OPEN = 1.2
@@ -71,3 +79,182 @@ def open_tasks(result: TuneResult) -> list[bool]:
         and (used[i] or found.latency < _STILL_OPEN * result.tasks[rivals[i]].latency)
         for i, found in enumerate(result.tasks)
     ]
+
+
+#: Tasks whose programs are built together, so that no core idles at the end of each task.
+_TASKS_AT_ONCE = 8
+
+#: Tasks are not measured while all of them together take a smaller share of the network than this.
+_NEGLIGIBLE = 0.002
+
+
+def samples_of_a_task(tasks: int) -> int:
+    """Number of candidates of each task to score, fewer where there are many tasks: sampling takes milliseconds each.
+
+    >>> samples_of_a_task(1), samples_of_a_task(20), samples_of_a_task(60), samples_of_a_task(300)
+    (256, 120, 40, 24)
+    """
+    return min(256, max(24, 2400 // max(1, tasks)))
+
+
+class Screening:
+    """Picks candidates of tasks by a cost model's scores.
+
+    Args:
+        scheduler: The scheduler of the tasks and of the model.
+        model: The cost model.
+        target: The target of the machine that measures.
+        samples: Number of random candidates of a task to score.
+        seed: Seed of the samples.
+        tracker: Has the machines that measure; None for this one.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        model: Any,
+        target: Any,
+        samples: int,
+        seed: int,
+        tracker: Tracker | None = None,
+    ) -> None:
+        self.scheduler, self.model, self.target, self.tracker = scheduler, model, target, tracker
+        self.samples, self.seed = samples, seed
+        self.seconds = dict.fromkeys(("initial population", "prediction", "building", "running", "model update"), 0.0)
+
+    def rank(self, task: Task) -> list[Any]:
+        """Random candidates of a task, the one with the best score first."""
+        with timed(self.seconds, "initial population"):
+            candidates = self.scheduler.sample(task, self.target, self.samples, self.seed)
+        if not candidates:
+            return []
+        with timed(self.seconds, "prediction"):
+            scores = self.scheduler.score(self.model, task, self.target, candidates)
+        return [candidates[i] for i in np.argsort(-scores, kind="stable")]
+
+    def measure(self, tasks: Sequence[Task], count: int, on: ResultListener) -> None:
+        """Measures candidates of every task that matters, the slowest tasks first; the model learns from them.
+
+        Args:
+            tasks: All tasks of the network, in the order of the listener's result.
+            count: Number of candidates of each task; twice as many if its design space has no more.
+            on: Follows the search; a task of its result that has measured programs is left out.
+
+        Raises:
+            WorkError: the listener said that the search is interrupted.
+        """
+        found = on.result.tasks
+        waiting = [i for i, task in enumerate(found) if not task.trials]
+        waiting.sort(key=lambda i: -found[i].weight * found[i].latency)
+        while waiting and not on.finished():
+            if sum(found[i].weight * found[i].latency for i in waiting) < _NEGLIGIBLE * on.result.latency:
+                break
+            group, waiting = waiting[:_TASKS_AT_ONCE], waiting[_TASKS_AT_ONCE:]
+            self._measure_group([(i, tasks[i]) for i in group], count, on)
+
+    def _measure_group(self, group: Sequence[tuple[int, Task]], count: int, on: ResultListener) -> None:
+        picked = []
+        for place, task in group:
+            on.progress(Step(f"searching: {task.name}"))
+            ranked = self.rank(task)
+            exhausted = len(ranked) <= min(2 * count, self.samples - 1)
+            on.result.tasks[place].exhausted = exhausted
+            picked.append((task, ranked if exhausted else ranked[:count]))
+        on.progress(Step(f"building and running programs of {len(group)} tasks"))
+        outcomes = []
+        measured = self.scheduler.measure(picked, self.target, MeasureSettings(tracker=self.tracker))
+        for phase in ("building", *["running"] * (len(picked) - 1)):
+            with timed(self.seconds, phase):
+                outcomes.append(next(measured)[1])
+        # A batch that Ctrl-C has cut short would be recorded as failed programs.
+        if on.interrupted():
+            raise WorkError("interrupted")
+        done = [(task, candidates, found) for (task, candidates), found in zip(picked, outcomes, strict=True)]
+        self.scheduler.record(done, self.target, on.work_dir)
+        for (place, _), (task, candidates, found) in zip(group, done, strict=True):
+            with timed(self.seconds, "model update"):
+                self.scheduler.learn(self.model, task, self.target, candidates, found)
+            on.spent(self.seconds)
+            on.measured(place, [one.latency for one in found])
+
+
+class ResultListener:
+    """A :class:`~tvm_gnn_cost.schedulers.scheduler.SearchListener` that keeps a result up to date.
+
+    Args:
+        result: The result so far, of earlier runs too.
+        work_dir: Where it is saved after each batch.
+        progress: Receives the search's events.
+        interrupted: Tells whether Ctrl-C was pressed.
+    """
+
+    def __init__(self, result: TuneResult, work_dir: Path, progress: Progress, interrupted: Callable[[], bool]) -> None:
+        self.result, self.work_dir = result, work_dir
+        self.progress, self.interrupted = progress, interrupted
+        self.start, self.before = time.perf_counter(), result.searching_seconds
+        self.seconds = dict(result.seconds)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of preparation and search so far, those of earlier runs included."""
+        return self.before + time.perf_counter() - self.start
+
+    def finished(self) -> bool:
+        """Whether the budget of trials or of minutes is spent."""
+        return self.result.settings.covered_by(self.result.trials, self.elapsed)
+
+    def measured(self, task: int, latencies: Sequence[float]) -> None:
+        """Takes in a batch of programs of one task."""
+        result = self.result
+        result.tasks[task].add(latencies)
+        # Before every large task has been measured there is no sum.
+        if math.isfinite(result.latency):
+            result.curve.append(CurvePoint(result.trials, self.elapsed, result.latency))
+        result.save(self.work_dir)
+        self.progress(trials_measured(result, result.tasks[task].name))
+
+    def next_part(self) -> None:
+        """Begins another part of the search, whose seconds :meth:`spent` counts from 0 again."""
+        self.seconds = dict(self.result.seconds)
+
+    def spent(self, seconds: Mapping[str, float]) -> None:
+        """Adds the seconds of this part of the search to those before; what no phase accounts for is ``other``."""
+        for phase, spent in seconds.items():
+            self.result.seconds[phase] = self.seconds.get(phase, 0.0) + spent
+        self.result.seconds["other"] = 0.0
+        self.result.seconds["other"] = max(0.0, self.elapsed - self.result.searching_seconds)
+
+
+def trials_measured(result: TuneResult, task: str) -> TrialsMeasured:
+    """The event that says how far a run is."""
+    return TrialsMeasured(task, result.trials, result.settings.trials, result.latency)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ends a search at its next measured batch when Ctrl-C is pressed, and at once when it is pressed again.
+
+    A KeyboardInterrupt that is raised wherever Python happens to be inside TVM's C++ code comes out as a RuntimeError,
+    gets lost, or crashes the interpreter; a search's own callback raises one in a place that TVM expects.
+
+    Yields a function that tells whether Ctrl-C was pressed.
+    """
+    pressed = threading.Event()
+
+    def handler(_signal: int, _frame: Any) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    # Python lets only the main thread set handlers, and only there does a Ctrl-C arrive.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, handler) if in_main_thread else None
+    try:
+        yield pressed.is_set
+    except Exception:
+        if pressed.is_set():
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGINT, before)

@@ -13,8 +13,7 @@ from typing import Any
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.importing.names import check_network, name_of
-from tvm_gnn_cost.measuring.stopwatch import timed
-from tvm_gnn_cost.measuring.tracker import Tracker, describe_measuring, tracker_at
+from tvm_gnn_cost.measuring.machine import Tracker, describe_measuring, timed, tracker_at
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
@@ -24,12 +23,9 @@ from tvm_gnn_cost.tuning.arguments import check_settings
 from tvm_gnn_cost.tuning.choosing import Chooser
 from tvm_gnn_cost.tuning.compiling import Compiler, run_once
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
-from tvm_gnn_cost.tuning.interrupt import interruptible
 from tvm_gnn_cost.tuning.library import write_library
-from tvm_gnn_cost.tuning.listener import ResultListener
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult, resume
-from tvm_gnn_cost.tuning.screening import Screening, samples_of_a_task
-from tvm_gnn_cost.tuning.search import search
+from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, samples_of_a_task, search
 
 #: Floating point operations of a task up to which its default schedule is measured too.
 _SMALL = 2e7

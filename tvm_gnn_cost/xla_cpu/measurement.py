@@ -17,8 +17,7 @@ from typing import Any
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import check_folder, write_json
 from tvm_gnn_cost.measuring.card import check_same, read_card, today
-from tvm_gnn_cost.measuring.exclusive import machine_to_itself
-from tvm_gnn_cost.measuring.machine import describe_machine
+from tvm_gnn_cost.measuring.machine import describe_machine, machine_to_itself
 from tvm_gnn_cost.progress import Advanced, Progress, ignore
 from tvm_gnn_cost.xla_cpu.settings import MeasureSettings
 

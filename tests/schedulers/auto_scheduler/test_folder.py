@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from tvm.auto_scheduler.feature import get_per_store_features_from_states
 
-from tests.schedulers.auto_scheduler.small_tasks import RECORDS, matmul_task
+from tests.schedulers.auto_scheduler.small_tasks import RECORDS, broken_state, matmul_task
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.split import split
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder, structural_hash
+from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder, per_store_features, structural_hash
 from tvm_gnn_cost.schedulers.auto_scheduler.records import read_tenset
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import load_pickle
+from tvm_gnn_cost.schedulers.scheduler import Task
 from tvm_gnn_cost.tuning.extract import extract
 
 
@@ -189,3 +193,20 @@ def test_a_folder_that_grew_is_read_again(small: Path, tmp_path: Path) -> None:
 def test_tasks_are_the_same_by_what_they_compute() -> None:
     assert structural_hash(matmul_task(8, 8, 8)) == structural_hash(matmul_task(8, 8, 8))
     assert structural_hash(matmul_task(8, 8, 8)) != structural_hash(matmul_task(8, 8, 16))
+
+
+def test_they_are_tvms(task: Task, candidates: list[Any]) -> None:
+    expected = get_per_store_features_from_states(candidates, task.workload)
+    for ours, theirs in zip(per_store_features(task.workload, candidates), expected, strict=True):
+        # TVM numbers buffers by their addresses, so some columns differ from call to call.
+        assert ours.shape == theirs.shape
+        assert ours.dtype == np.float32
+        assert np.isfinite(ours).all()
+
+
+def test_what_tvm_cannot_lower_has_no_row_and_the_others_have_theirs(task: Task, candidates: list[Any]) -> None:
+    states = [candidates[0], broken_state(task.workload), candidates[1]]
+    first, none, second = per_store_features(task.workload, states)
+    assert none.shape == (0, 164)
+    assert len(first) > 0
+    assert len(second) > 0

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.database.small_database import Database, write_lines
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder
+from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, per_store_features
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
+from tvm_gnn_cost.schedulers.scheduler import Task
 
 
 def opened(folder: Path, threads: int | None = None) -> DatabaseFolder:
@@ -114,3 +117,20 @@ def test_a_folder_without_a_database_is_named(database: Database, tmp_path: Path
     shutil.copy(database.folder / "database_workload.json", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"it has no database_tuning_record\.json"):
         opened(tmp_path)
+
+
+def test_they_are_tvms(task: Task, target: Any, candidates: list[Any]) -> None:
+    workload = workload_of(task)
+    context = ms.TuneContext(workload, target=target)
+    expected = ms.feature_extractor.PerStoreFeature().extract_from(context, candidates)
+    for ours, theirs in zip(per_store_features(workload, target, candidates), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs.numpy().astype(np.float32))
+
+
+def test_what_tvm_refuses_has_no_row_and_the_others_have_theirs(task: Task, target: Any, candidates: list[Any]) -> None:
+    workload = workload_of(task)
+    # TVM fails for the three together.
+    found = per_store_features(workload, target, [candidates[0], None, candidates[1]])
+    assert found[1].shape == (0, 164)
+    for ours, theirs in zip((found[0], found[2]), per_store_features(workload, target, candidates[:2]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from tests.schedulers.conftest import Listener
 from tvm_gnn_cost.progress import Step
-from tvm_gnn_cost.schedulers.meta_schedule.search import phase_seconds
+from tvm_gnn_cost.schedulers.meta_schedule.search import EagerGradient, phase_seconds
 from tvm_gnn_cost.schedulers.scheduler import Task
 
 
@@ -56,3 +61,88 @@ def test_tvms_output_is_in_the_work_directory(searched: tuple[Path, Listener]) -
     assert (work_dir / "logs" / "stderr.log").is_file()
     (log,) = (work_dir / "logs").glob("*task_scheduler.log")
     assert "Sending 2 sample(s) to builder" in log.read_text()
+
+
+def gain(*best: float, floor: float = 0.0) -> float:
+    scheduler = EagerGradient(best[:1], [floor], lambda: False, alpha=0.5, window=2)._inst
+    scheduler.best = [list(best)]
+    found: float = scheduler._gain(0)
+    return found
+
+
+def test_what_a_task_may_gain() -> None:
+    # (8 - 2) / 2 a batch lately, and 2 s spread over its four batches.
+    assert gain(9.0, 8.0, 4.0, 2.0) == pytest.approx(0.5 * 3.0 + 0.5 * 0.5)
+    # Too few batches to tell: as much as there is left.
+    assert gain(4.0, 2.0) == pytest.approx(0.5 * 2.0 + 0.5 * 1.0)
+    # A long stand-still is worth less than a fresh task of the same latency.
+    assert gain(2.0, 2.0, 2.0, 2.0) < gain(2.0)
+
+
+def test_no_task_gains_more_than_is_left_above_its_floor() -> None:
+    assert gain(4.0, 2.0, floor=1.9) == pytest.approx(0.1)
+    assert gain(4.0, 2.0, floor=3.0) == 0.0
+
+
+def test_a_task_that_never_ran_is_tried_three_times() -> None:
+    assert gain(math.inf) == gain(*[math.inf] * 3) == math.inf
+    assert gain(*[math.inf] * 4) == 0.0
+
+
+class Search:
+    """Tasks that TVM would run: each has latencies by batch, and ends with the last one."""
+
+    def __init__(self, *tasks: tuple[float, list[list[float]]]) -> None:
+        self.batches = [list(batches) for _, batches in tasks]
+        self.tasks_ = [SimpleNamespace(task_weight=weight, is_terminated=not batches) for weight, batches in tasks]
+        self.joined: list[int] = []
+
+    def join_running_task(self, task: int) -> list[Any]:
+        self.joined.append(task)
+        latencies = self.batches[task].pop(0)
+        self.tasks_[task].is_terminated = not self.batches[task]
+        return [
+            SimpleNamespace(run_secs=[one], error_msg=None)
+            if one < math.inf
+            else SimpleNamespace(run_secs=None, error_msg="")
+            for one in latencies
+        ]
+
+
+def order(search: Search, *latencies: float, budget: float = math.inf) -> list[int]:
+    chosen: list[int] = []
+    floors = [0.0] * len(latencies)
+    scheduler = EagerGradient(latencies, floors, lambda: len(chosen) >= budget)._inst
+    scheduler._outer = lambda: search
+    scheduler.join_running_task = search.join_running_task
+    while (task := scheduler.next_task_id()) >= 0:
+        chosen.append(task)
+    return chosen
+
+
+def test_the_task_with_the_most_to_gain_is_next() -> None:
+    search = Search((1.0, [[0.1]] * 5), (1.0, [[8.0], [8.0], [8.0]]), (1.0, [[1.0]] * 3))
+    chosen = order(search, 0.1, 9.0, 1.0)
+    assert chosen[:3] == [1, 1, 1]
+    assert sorted(chosen) == [0] * 5 + [1] * 3 + [2] * 3
+    # A batch is taken in before the next one is chosen.
+    assert search.joined == chosen
+
+
+def test_a_weight_counts_as_often_as_the_task_occurs() -> None:
+    assert order(Search((1.0, [[2.0]] * 3), (100.0, [[1.0]] * 3)), 2.0, 1.0)[:3] == [1, 1, 1]
+
+
+def test_a_task_that_needs_no_measurement_comes_last() -> None:
+    assert order(Search((1.0, [[1.0]]), (1.0, [[1.0]] * 2)), 0.0, 1.0) == [1, 1, 0]
+
+
+def test_tasks_that_have_ended_are_not_chosen() -> None:
+    assert order(Search((1.0, []), (1.0, [[math.inf]] * 2), (1.0, [[1.0]] * 3)), 1.0, math.inf, 1.0) == [1, 1, 2, 2, 2]
+    assert order(Search()) == []
+
+
+def test_the_search_ends_with_its_budget_and_the_last_batch_is_taken_in() -> None:
+    search = Search((1.0, [[1.0]] * 5))
+    assert order(search, 1.0, budget=2) == [0, 0]
+    assert search.joined == [0, 0]

@@ -16,18 +16,19 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 import tvm
+from tvm import auto_scheduler
+from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.driver.build_module import schedule_to_module
 
-from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_programs
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, Measurement, TaskInfo, measured_programs
 from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, TensetRecord, parse_record
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.records import TensetFolder, parse_state, read_tenset
-from tvm_gnn_cost.schedulers.isolation import in_processes
+from tvm_gnn_cost.schedulers.isolation import each_or_empty, in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
@@ -204,3 +205,24 @@ def _extract(opened: _Opened, detail: Detail, with_features: bool, chunk: Sequen
     ]
     programs = measured_programs(ProgramGraphs.concatenate(parts), measurements, features if with_features else None)
     return Chunk(programs, [key for key, _ in kept], [record.run_secs for _, record in kept], problems)
+
+
+_NONE = np.zeros((0, PER_STORE_COLUMNS), np.float32)
+
+
+def per_store_features(task: auto_scheduler.SearchTask, states: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+    """The features of states of one task.
+
+    Returns:
+        float32[stores, 164] for each state; float32[0, 164] for one that TVM cannot lower.
+    """
+
+    def extract(some: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+        return [_rows(found) for found in get_per_store_features_from_states(list(some), task)]
+
+    return each_or_empty(extract, states, _NONE)
+
+
+def _rows(found: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    # TVM returns a single row of zeros for a state that it cannot lower.
+    return _NONE if found.size == 0 or found.min() == found.max() == 0 else found.astype(np.float32)

@@ -19,15 +19,15 @@ from tvm_gnn_cost.datasets.database_files import is_database
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
+from tvm_gnn_cost.networks.catalogue import expand_groups
 from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.auto_scheduler.features import per_store_features
-from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder
+from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder, per_store_features
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import measure_states
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
@@ -69,7 +69,6 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
-from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT_AUTO_SCHEDULER, checkpoint_named
 
 

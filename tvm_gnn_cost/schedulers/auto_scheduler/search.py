@@ -13,7 +13,7 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.stopwatch import timed
+from tvm_gnn_cost.measuring.machine import timed
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import build_states
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built

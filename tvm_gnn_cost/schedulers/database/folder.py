@@ -16,14 +16,14 @@ import numpy.typing as npt
 import tvm
 
 from tvm_gnn_cost.datasets.database_files import RECORDS
-from tvm_gnn_cost.datasets.programs import Measurement, TaskInfo, measured_programs
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, Measurement, TaskInfo, measured_programs
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-from tvm_gnn_cost.schedulers.database.features import per_store_features
 from tvm_gnn_cost.schedulers.database.records import DatabaseRecord, read_database
-from tvm_gnn_cost.schedulers.isolation import in_processes
+from tvm_gnn_cost.schedulers.installed import ms
+from tvm_gnn_cost.schedulers.isolation import each_or_empty, in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
@@ -182,3 +182,28 @@ def check_no_hardware(folder: Path, hardware: str | None) -> None:
     """
     if hardware is not None:
         raise InputError(f"--hardware is for a folder in TenSet's layout, and {folder} is none; leave it out")
+
+
+_NONE = np.zeros((0, PER_STORE_COLUMNS), np.float32)
+
+
+def per_store_features(
+    workload: tvm.IRModule, target: tvm.target.Target, candidates: Sequence[ms.MeasureCandidate]
+) -> list[npt.NDArray[np.float32]]:
+    """The features of candidates of one task.
+
+    Args:
+        workload: The unscheduled module.
+        target: The target of the programs.
+        candidates: The candidates.
+
+    Returns:
+        float32[stores, 164] for each candidate; float32[0, 164] for one that TVM cannot lower.
+    """
+    extractor = ms.feature_extractor.PerStoreFeature()
+    context = ms.TuneContext(workload, target=target)
+
+    def extract(some: Sequence[ms.MeasureCandidate]) -> list[npt.NDArray[np.float32]]:
+        return [rows.numpy().astype(np.float32) for rows in extractor.extract_from(context, list(some))]
+
+    return each_or_empty(extract, candidates, _NONE)

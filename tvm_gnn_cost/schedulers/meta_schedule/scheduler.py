@@ -19,13 +19,12 @@ from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.lowering.alternatives import mixed
-from tvm_gnn_cost.measuring.tracker import Tracker
+from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
-from tvm_gnn_cost.networks.catalogue import TRAINING, is_workload
+from tvm_gnn_cost.networks.catalogue import TRAINING, expand_groups, is_workload
 from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
-from tvm_gnn_cost.schedulers.database.features import per_store_features
-from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
+from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware, per_store_features
 from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
@@ -60,7 +59,6 @@ from tvm_gnn_cost.schedulers.scheduler import (
 )
 from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
-from tvm_gnn_cost.schedulers.workloads import expand_groups
 from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
 
 
