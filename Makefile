@@ -94,12 +94,12 @@ $(VENV)/installed-run: $(BUILT_FROM) | $(VENV)/ready
 	@touch $@
 
 # bitblas wants torch with CUDA and more that is not needed to import the TVM inside it; that TVM wants the CUDA runtime.
-$(AUTO_SCHEDULER)/installed-run: $(BUILT_FROM) benchmarks/auto_scheduler_environment.py | $(AUTO_SCHEDULER)/ready
+$(AUTO_SCHEDULER)/installed-run: $(BUILT_FROM) tools/auto_scheduler_environment.py | $(AUTO_SCHEDULER)/ready
 	$(call stage,Installing a TVM with auto_scheduler and building the extractor in $(@D) (a few minutes the first time),\
 	    $(@D)/bin/python -m pip install --no-build-isolation --editable '.[$(AUTO_SCHEDULER_RUN_EXTRAS)]' && \
 	    $(@D)/bin/python -m pip install --no-deps \
 	        'bitblas==0.1.0.post1' 'nvidia-cuda-nvrtc-cu12==12.*' 'nvidia-cuda-runtime-cu12==12.*' && \
-	    $(@D)/bin/python benchmarks/auto_scheduler_environment.py)
+	    $(@D)/bin/python tools/auto_scheduler_environment.py)
 	@touch $@
 
 # The package is installed by now: pip adds what its extras name and builds nothing.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -18,24 +20,26 @@ import numpy as np
 from rich.progress import Progress
 
 from common import WORK, console, parser, write_result
-from old_workloads import convert
 from trained import ALONE, WITHOUT_GPU, XGB_OF_ALL, Job, run_all
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.progress import Advanced, Event
 
+_CONVERT = Path(__file__).parent.parent / "tools" / "convert_database.py"
 MODELS = ("gnn", WITHOUT_GPU, "xgb", XGB_OF_ALL, "node-count", "random")
 
 
 def replayed(arguments: argparse.Namespace, work: Path) -> tuple[Path, dict[str, Any]]:
     """The store of the programs that today's TVM replays, and how many that are; made at the first call."""
-    name = f"{arguments.folder.resolve().name}-{arguments.programs_a_task}-{arguments.folds}"
+    name = f"{arguments.folder.resolve().name}-{arguments.programs_per_task}-{arguments.folds}"
     store, counts = work / f"{name}-statements", work / f"{name}.json"
     if not counts.exists():
         with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
             database = Path(folder) / "database"
-            found: dict[str, Any] = convert(arguments.folder, database, arguments.programs_a_task, arguments.folds)
+            sizes = ("--programs-per-task", str(arguments.programs_per_task), "--folds", str(arguments.folds))
+            convert = [sys.executable, _CONVERT, arguments.folder, database, *sizes]
+            found: dict[str, Any] = json.loads(subprocess.run(convert, check=True, stdout=subprocess.PIPE).stdout)
             bar = progress.add_task("extracting", total=None)
 
             def show(event: Event) -> None:
@@ -75,7 +79,7 @@ def benchmark(arguments: argparse.Namespace, work: Path, finished: Path) -> None
     title = f"{len(programs)} programs of {len(programs.tasks)} tasks, {arguments.folds} folds; {len(seeds)} seeds"
     console.print(compare.table(title, rows))
     settings = {"seeds": list(seeds), "epochs": arguments.epochs, "quick": arguments.quick, "folds": arguments.folds}
-    settings |= {"programs_a_task": arguments.programs_a_task, "folder": arguments.folder.resolve().name}
+    settings |= {"programs_per_task": arguments.programs_per_task, "folder": arguments.folder.resolve().name}
     write_result(arguments.json, "cuda_programs", settings, {"models": rows, "programs": counts})
 
 
@@ -83,7 +87,7 @@ def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
     options.add_argument("folder", type=Path, metavar="FOLDER", help="a MetaSchedule database of TVM 0.16")
-    options.add_argument("--programs-a-task", type=int, default=128)
+    options.add_argument("--programs-per-task", type=int, default=128)
     options.add_argument("--folds", type=int, default=4)
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--epochs", type=int, help="instead of the preset's, with as many fewer trees")
@@ -92,7 +96,7 @@ def main() -> None:
         benchmark(arguments, WORK, WORK / "cuda_programs")
         return
     with tempfile.TemporaryDirectory() as folder:
-        arguments.epochs, arguments.folds, arguments.programs_a_task = 1, 2, 8
+        arguments.epochs, arguments.folds, arguments.programs_per_task = 1, 2, 8
         benchmark(arguments, Path(folder), Path(folder) / "runs")
 
 

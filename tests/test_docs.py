@@ -74,7 +74,7 @@ def test_every_benchmark_and_make_target_that_is_named_exists() -> None:
     for page in PAGES:
         if page.name in ("CHANGELOG.md", "LOG.md"):
             continue  # they name what was
-        for script in re.findall(r"benchmarks/([a-z]\w*\.py)", text_of(page)):
-            assert (ROOT / "benchmarks" / script).exists(), f"{page.name} names {script}"
+        for script in re.findall(r"(?:benchmarks|tools)/[a-z]\w*\.py", text_of(page)):
+            assert (ROOT / script).exists(), f"{page.name} names {script}"
         for target in re.findall(r"(?:^ {4}|`)make ([a-z][a-z-]*)", text_of(page), re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name} names make {target}"

@@ -1,13 +1,16 @@
-"""Turns a MetaSchedule database that TVM 0.16 wrote into one that today's TVM reads.
+"""Converts a MetaSchedule database of TVM 0.16 into one of today's TVM, which reads its elementary TensorIR.
 
-That TVM's types, fields and schedule primitives had other names. A module's JSON is a list of nodes that refer to each
-other by number: each is made again as today's object. Traces stay as they are but for the names of their instructions.
+Types, fields and schedule primitives of that TVM had other names. A module's JSON is a list of nodes that refer to each
+other by number: each becomes an object of today. In traces only the names of instructions change. Prints the counts of
+tasks, programs and valid programs as JSON.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,24 +30,21 @@ from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS
 _BINARY = ("Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Min", "Max", "And", "Or", "LT", "LE", "GT", "EQ", "NE")
 
 
-def convert(old: Path, new: Path, programs_a_task: int, folds: int) -> dict[str, int]:
-    """Writes some of the programs of a database of TVM 0.16 as a database of today.
-
-    Programs that failed are left out; the others of a task are taken at equal distances in the order of the search.
-    The tasks are dealt out to networks called ``fold-0``, ``fold-1`` and so on, by which a model can be trained on some
-    and tested on others.
+def convert(old: Path, new: Path, programs_per_task: int, folds: int) -> dict[str, int]:
+    """Writes programs of a database of TVM 0.16 as a database of today's TVM; programs that failed are left out.
 
     Args:
         old: The folder of the old database.
         new: The folder of the new one, which is created.
-        programs_a_task: Largest number of programs of a task.
-        folds: Number of networks.
+        programs_per_task: Maximum number of programs of a task, taken at equal distances in the order of the search.
+        folds: The tasks are assigned in rotation to this many networks, ``fold-0``, ``fold-1`` and so on, so that a
+            model can be trained on some and tested on others.
 
     Returns:
-        How many ``tasks`` and ``programs`` were written, and how many ``valid`` programs there were.
+        The number of ``tasks`` and ``programs`` that were written, and of ``valid`` programs in the old database.
 
     Raises:
-        InputError: the folder holds no such database.
+        InputError: the folder holds no such database, or a workload with a node of a type that is not supported.
     """
     records: dict[int, list[Any]] = {}
     valid = 0
@@ -59,7 +59,7 @@ def convert(old: Path, new: Path, programs_a_task: int, folds: int) -> dict[str,
     ]
     chosen = []
     for number, own in sorted(records.items()):
-        count = min(programs_a_task, len(own))
+        count = min(programs_per_task, len(own))
         for trace, *rest in (own[i * len(own) // count] for i in range(count)):
             chosen.append([number, [_trace(trace), *rest]])
     new.mkdir(parents=True)
@@ -179,3 +179,23 @@ class _Nodes:
             function = tirx.PrimFunc([buffers[id(parameter)] for parameter in of("params")], of("body"))
             return function.with_attr({"global_symbol": "main", "s_tir": True, "tirx.noalias": True})
         raise InputError(f"a workload has a {node['type_key']}, which cannot be made again; leave its line out")
+
+
+def main() -> None:
+    """Reads the options and converts."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    options.add_argument("old", type=Path, metavar="OLD", help="folder of the database of TVM 0.16")
+    options.add_argument("new", type=Path, metavar="NEW", help="folder of the new database, which is created")
+    options.add_argument("--programs-per-task", type=int, default=10**6, metavar="N", help="maximum number")
+    options.add_argument("--folds", type=int, default=1, metavar="N", help="networks that the tasks are assigned to")
+    arguments = options.parse_args()
+    try:
+        if arguments.new.exists():
+            raise InputError(f"{arguments.new} exists; name a new folder")
+        print(json.dumps(convert(arguments.old, arguments.new, arguments.programs_per_task, arguments.folds)))
+    except (InputError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,13 +17,15 @@ from tvm_gnn_cost.graphs.values import VALUES
 
 pytestmark = pytest.mark.needs("s_tir")
 
+TOOL = Path(__file__).parents[2] / "tools" / "convert_database.py"
+
 Convert = Callable[[Path, Path, int, int], dict[str, int]]
 
 
 @pytest.fixture
 def convert(monkeypatch: pytest.MonkeyPatch) -> Convert:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    from old_workloads import convert
+    monkeypatch.syspath_prepend(str(TOOL.parent))
+    from convert_database import convert
 
     return convert
 
@@ -60,6 +65,17 @@ def test_few_programs_are_taken_from_all_of_a_search(tmp_path: Path, convert: Co
     write_old_database(tmp_path, SIZES[:1])
     convert(tmp_path, tmp_path / "new", 2, 2)
     assert [one.run_secs for one in read_database(tmp_path / "new").records] == [(32e-6,), (128e-6,)]
+
+
+def test_the_tool_prints_counts_or_one_sentence(tmp_path: Path) -> None:
+    write_old_database(tmp_path, SIZES[:1])
+    command = [sys.executable, TOOL, tmp_path, tmp_path / "new"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    count = len(THREADS)
+    assert json.loads(done.stdout) == {"tasks": 1, "programs": count, "valid": count}
+    again = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert (again.returncode, again.stderr) == (1, f"error: {tmp_path / 'new'} exists; name a new folder\n")
 
 
 def test_a_folder_without_a_database_is_named(tmp_path: Path, convert: Convert) -> None:
