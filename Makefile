@@ -27,7 +27,7 @@ TVM_TESTS := tests/extraction tests/importing/relax tests/lowering tests/schedul
 MIXED_TESTS := tests/importing tests/tuning tests/cli tests/examples tests/fuzz
 # The modules whose examples doctest runs: all that need no TVM.
 DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
-    graphs datasets networks measuring models training evaluation tpugraphs xla_cpu schedulers/bisection.py schedulers/workloads.py \
+    graphs datasets networks measuring models scoring training evaluation tpugraphs xla_cpu schedulers/bisection.py schedulers/workloads.py \
     tuning/library.py tuning/tune.py) $(wildcard tvm_gnn_cost/importing/*.py)
 # An editable install takes a new folder with modules for an empty one until it is made again.
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost/*/__init__.py tvm_gnn_cost/*/*/__init__.py)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 import figures
 from tvm_gnn_cost import Checkpoint
 from tvm_gnn_cost.graphs.embedding import plot_vectors
-from tvm_gnn_cost.training.checkpoint import DEFAULT
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 
 #: Name of a scheduler's results -> how it is called on the page.
 _SCHEDULERS = {"": "MetaSchedule", "-auto-scheduler": "auto_scheduler"}

@@ -27,7 +27,7 @@ from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
-from tvm_gnn_cost.training.online import OnlineSettings
+from tvm_gnn_cost.scoring.online import OnlineSettings
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
 from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_task, search
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.datasets.store import GraphStore
     from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
-    from tvm_gnn_cost.training.checkpoint import Checkpoint
+    from tvm_gnn_cost.scoring.checkpoint import Checkpoint
     from tvm_gnn_cost.tuning.collect import collect
     from tvm_gnn_cost.tuning.evaluate import evaluate
     from tvm_gnn_cost.tuning.explain import explain
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Checkpoint": "training.checkpoint",
+    "Checkpoint": "scoring.checkpoint",
     "GraphStore": "datasets.store",
     "InputError": "errors",
     "WorkError": "errors",

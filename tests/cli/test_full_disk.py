@@ -20,7 +20,7 @@ from tests.tpugraphs.modules import small_module
 from tests.tpugraphs.trained import COLLECTION, Example, example, one_thread
 from tests.tuning.test_result import END_TO_END, result
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 
 __all__ = ["example", "one_thread"]
 

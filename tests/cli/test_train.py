@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.command import assert_mistake, call, call_json
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 
 HELD_OUT = ("--held-out", "net1")
 

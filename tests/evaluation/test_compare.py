@@ -28,7 +28,7 @@ from tvm_gnn_cost.evaluation.metrics import METRICS, evaluate
 from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.models.store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.training.checkpoint import Scorer
+from tvm_gnn_cost.scoring.checkpoint import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
 
 

@@ -35,13 +35,13 @@ from tvm_gnn_cost.importing.inputs import read_inputs
 from tvm_gnn_cost.measuring.card import read_card
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.tpugraphs.format.encoding import encode
 from tvm_gnn_cost.tpugraphs.format.npz import read_graph, read_graphs
 from tvm_gnn_cost.tpugraphs.format.protos import HloModuleProto, ModuleTuningData, TuningData
 from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_files
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import read_prepared
 from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS, Ranker
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
 from tvm_gnn_cost.training.scale import Scale
 from tvm_gnn_cost.tuning.report import headline, tables, write_report

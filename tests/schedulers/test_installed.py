@@ -14,7 +14,7 @@ from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
 from tvm_gnn_cost.schedulers.installed import has, require_tvm
-from tvm_gnn_cost.training.checkpoint import DEFAULT
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.tuning.evaluate import evaluate
 from tvm_gnn_cost.tuning.extract import extract
 

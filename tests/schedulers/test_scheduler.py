@@ -33,7 +33,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Outcome,
     Task,
 )
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.tuning import result as tuning_result
 
 pytestmark = pytest.mark.needs("tvm")

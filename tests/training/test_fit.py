@@ -18,8 +18,8 @@ from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import EpochFinished, Event
-from tvm_gnn_cost.training.calibration import spread
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.calibration import spread
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
 from tvm_gnn_cost.training.fit import (
     PRESET_SETTINGS,
     FitSettings,

@@ -14,8 +14,8 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import EpochFinished, Event, Stage
+from tvm_gnn_cost.scoring.checkpoint import Scorer
 from tvm_gnn_cost.training import pipeline
-from tvm_gnn_cost.training.checkpoint import Scorer
 from tvm_gnn_cost.training.fit import FitSettings, new_checkpoint
 from tvm_gnn_cost.training.pipeline import VALIDATION_FRACTION, split_programs, train_gnn, train_xgb
 

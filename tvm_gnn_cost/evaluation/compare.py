@@ -14,7 +14,7 @@ from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
 
 Array = npt.NDArray[np.float64]
 

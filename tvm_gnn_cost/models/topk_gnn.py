@@ -145,7 +145,7 @@ class PopulationContext(nn.Module):
 class TopKGNN(nn.Module):
     """Scores programs; a higher score means faster.
 
-    Up to a scale and a shift (``training.calibration``), a score is the logit of the throughput relative to the task's
+    Up to a scale and a shift (``scoring.calibration``), a score is the logit of the throughput relative to the task's
     best program.
 
     Args:

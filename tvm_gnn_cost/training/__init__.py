@@ -1,1 +1,1 @@
-"""Losses, training, checkpoints, and the model that learns during a search."""
+"""Fitting models to measured programs, with Lightning."""

@@ -21,15 +21,15 @@ from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import in_parts
 from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.graphs.values import VALUES, columns
+from tvm_gnn_cost.models.losses import combine, latency_error, pairwise_error
 from tvm_gnn_cost.models.store_trees import StoreTrees, grow_trees
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.progress import EpochFinished, Progress, Stage, ignore
-from tvm_gnn_cost.training.calibration import calibrate, spread
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.calibration import calibrate, spread
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.tensor_file import with_prefix
 from tvm_gnn_cost.training.loop import EpochSteps, run
-from tvm_gnn_cost.training.losses import combine, latency_error, pairwise_error
 from tvm_gnn_cost.training.scale import Scale
-from tvm_gnn_cost.training.tensor_file import with_prefix
 
 #: Programs that are validated on, in memory, and those of one task: a loss compares all pairs of a task.
 _VALIDATED, _VALIDATED_OF_TASK = 8_192, 512
@@ -40,7 +40,7 @@ class FitSettings:
     """Settings of a training.
 
     Attributes:
-        loss: One of ``losses.LOSSES``, or several joined by ``+``.
+        loss: One of ``models.losses.LOSSES``, or several joined by ``+``.
         latency_weight: Weight of the error of the predicted latency in the loss, for a model that predicts one.
         epochs: Largest number of passes over the tasks.
         trees: Number of boosted trees (``models.store_trees``) that score beside the network; 0 for none.
@@ -50,7 +50,7 @@ class FitSettings:
         programs_per_task: Largest number of programs of a task in a step, drawn anew in each epoch.
         learning_rate: Peak of the learning rate, which follows one cosine after a warm-up over a tenth of the steps.
         weight_decay: Weight decay of AdamW.
-        calibrated: Whether to fit the calibration on the validation tasks (``training.calibration``).
+        calibrated: Whether to fit the calibration on the validation tasks (``scoring.calibration``).
         seed: Seeds the weights, the order of the tasks and the draws of programs.
         accelerator: Accelerator for Lightning: ``cpu``, ``gpu`` or ``auto``.
         devices: Devices for Lightning; several use DDP, which starts the running command once more for each.

@@ -13,7 +13,7 @@ from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig
 from tvm_gnn_cost.progress import Progress, ignore
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 
 #: Share of the tasks outside the held-out networks that is used for validation.

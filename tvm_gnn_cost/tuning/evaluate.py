@@ -28,7 +28,7 @@ from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Progress, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers import scheduler_of
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.tuning.extract import extract
 
 #: The throughput that the trivial baselines predict.

@@ -16,7 +16,7 @@ from tvm_gnn_cost.graphs.program_graph import Relation
 from tvm_gnn_cost.progress import Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler_of
 from tvm_gnn_cost.schedulers.scheduler import Listing, MeasuredFolder
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer, checkpoint_named
 
 
 @dataclass(frozen=True)

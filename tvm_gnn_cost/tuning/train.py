@@ -18,12 +18,12 @@ from tvm_gnn_cost.datasets.split import Split
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import check_file
+from tvm_gnn_cost.models.losses import combine
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import preset_settings
-from tvm_gnn_cost.training.losses import combine
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
 #: The models that can be trained: the presets, and TVM's own.
@@ -73,7 +73,7 @@ def train(
         output: The checkpoint to write; XGBoost's JSON for ``xgb``.
         model: ``gnn``, ``tpgnn`` (as published) or ``xgb`` (TVM's own).
         held_out: Networks whose tasks do not train; the test networks by default.
-        loss: One of ``training.losses.LOSSES``, or several joined by ``+``; the preset's own by default.
+        loss: One of ``models.losses.LOSSES``, or several joined by ``+``; the preset's own by default.
         epochs: At most so many.
         learning_rate: The peak.
         seed: Of weights, order and validation tasks.

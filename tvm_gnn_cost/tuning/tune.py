@@ -18,7 +18,7 @@ from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
-from tvm_gnn_cost.training.checkpoint import Checkpoint, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, checkpoint_named
 from tvm_gnn_cost.tuning.arguments import check_settings
 from tvm_gnn_cost.tuning.choosing import Chooser
 from tvm_gnn_cost.tuning.compiling import Compiler, run_once

@@ -15,7 +15,7 @@ from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 from tests.schedulers.auto_scheduler.small_tasks import broken_state, conv_task, matmul_task, sample_states
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
-from tvm_gnn_cost.training.online import OnlineSettings
+from tvm_gnn_cost.scoring.online import OnlineSettings
 
 SETTINGS = OnlineSettings(nodes_per_update=5_000)
 EAGER = OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0)

@@ -23,7 +23,7 @@ from tests.schedulers.tree_node import check_graph
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
-from tvm_gnn_cost.training.checkpoint import DEFAULT, Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, Checkpoint
 
 COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
 ARRAYS = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets")

@@ -23,7 +23,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
-from tvm_gnn_cost.training.online import OnlineSettings
+from tvm_gnn_cost.scoring.online import OnlineSettings
 
 SETTINGS = OnlineSettings(nodes_per_update=5_000)
 

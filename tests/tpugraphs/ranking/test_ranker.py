@@ -11,9 +11,9 @@ import torch
 from tests.tpugraphs.prepared import prepared, small
 from tests.tpugraphs.trained import Example
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.scoring.tensor_file import read_tensors, write_tensors
 from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS, GraphInputs, Ranker, score, score_with_all
 from tvm_gnn_cost.training.scale import Scale
-from tvm_gnn_cost.training.tensor_file import read_tensors, write_tensors
 
 SCALE = Scale(np.zeros(134), np.ones(134))
 

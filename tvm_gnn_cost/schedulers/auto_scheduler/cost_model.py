@@ -19,16 +19,16 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.records import parse_state
-from tvm_gnn_cost.training.checkpoint import DEFAULT_AUTO_SCHEDULER
-from tvm_gnn_cost.training.online import OnlineSettings
-from tvm_gnn_cost.training.search_model import SearchModel
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER
+from tvm_gnn_cost.scoring.online import OnlineSettings
+from tvm_gnn_cost.scoring.search_model import SearchModel
 
 
 class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
     """A graph neural network as ``auto_scheduler``'s cost model.
 
     It ranks states from the first round on, with the checkpoint's weights, and learns from every measured round
-    (:class:`~tvm_gnn_cost.training.online.OnlineModel`). A state that cannot be scored gets the lowest score, and the
+    (:class:`~tvm_gnn_cost.scoring.online.OnlineModel`). A state that cannot be scored gets the lowest score, and the
     reason is logged once. An error in here never stops a search. One model serves the policies of any number of tasks.
 
     Args:

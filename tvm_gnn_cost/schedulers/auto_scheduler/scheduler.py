@@ -69,7 +69,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
-from tvm_gnn_cost.training.checkpoint import DEFAULT_AUTO_SCHEDULER, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER, checkpoint_named
 
 
 class AutoScheduler:

@@ -17,9 +17,9 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
-from tvm_gnn_cost.training.checkpoint import DEFAULT
-from tvm_gnn_cost.training.online import OnlineSettings
-from tvm_gnn_cost.training.search_model import SearchModel
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT
+from tvm_gnn_cost.scoring.online import OnlineSettings
+from tvm_gnn_cost.scoring.search_model import SearchModel
 
 # An error that passes through TVM's C++ code, as those of load() do, would come out as a RuntimeError.
 tvm_ffi.register_error(InputError)
@@ -30,7 +30,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
     """A graph neural network as MetaSchedule's cost model.
 
     It ranks candidates from the first round on, with the checkpoint's weights, and learns from every measured round
-    (:class:`~tvm_gnn_cost.training.online.OnlineModel`). A candidate that cannot be scored gets the lowest score, and
+    (:class:`~tvm_gnn_cost.scoring.online.OnlineModel`). A candidate that cannot be scored gets the lowest score, and
     the reason is logged once. An error in here never stops a search.
 
     Args:

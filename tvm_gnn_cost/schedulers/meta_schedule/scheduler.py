@@ -59,7 +59,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
 )
 from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
-from tvm_gnn_cost.training.checkpoint import DEFAULT, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, checkpoint_named
 
 
 class MetaSchedule:

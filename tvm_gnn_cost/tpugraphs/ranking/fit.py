@@ -23,6 +23,7 @@ from torch.utils.data import IterableDataset
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import kendall_tau
+from tvm_gnn_cost.scoring.tensor_file import with_prefix
 from tvm_gnn_cost.tpugraphs.format import COUNTED_TILES
 from tvm_gnn_cost.tpugraphs.models.configured_graph import (
     ConfigurationModel,
@@ -42,7 +43,6 @@ from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS, GraphInputs, Ranker, c
 from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 from tvm_gnn_cost.training.loop import EpochSteps, OnEpoch, run
 from tvm_gnn_cost.training.scale import Scale
-from tvm_gnn_cost.training.tensor_file import with_prefix
 
 #: The input of a step and the float32[c] runtimes of its configurations.
 TrainingStep = tuple[ConfiguredInput, Tensor]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from tvm_gnn_cost.models import losses
 from tvm_gnn_cost.tpugraphs.models.rank_classes import class_loss
-from tvm_gnn_cost.training import losses
 
 
 def hinge(scores: Tensor, runtime: Tensor) -> Tensor:

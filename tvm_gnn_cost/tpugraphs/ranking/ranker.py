@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError, check_range
+from tvm_gnn_cost.scoring.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
 from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
 from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
 from tvm_gnn_cost.tpugraphs.models.cheb_sage import ChebSage, ChebSageConfig
@@ -23,7 +24,6 @@ from tvm_gnn_cost.tpugraphs.models.rank_classes import RankClasses, RankClassesC
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph
 from tvm_gnn_cost.training.scale import Scale
-from tvm_gnn_cost.training.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
 from tvm_gnn_cost.typed_json import from_json
 
 #: Each model and its settings, by the name that the command line and checkpoints use.

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.training.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
+from tvm_gnn_cost.scoring.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
 
 HOW = "make one"
 

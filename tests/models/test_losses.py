@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.training.losses import (
+from tvm_gnn_cost.models.losses import (
     LOSSES,
     combine,
     huber,

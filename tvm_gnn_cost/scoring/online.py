@@ -14,9 +14,9 @@ from scipy.special import expit
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
-from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer
-from tvm_gnn_cost.training.losses import combine
-from tvm_gnn_cost.training.tensor_file import with_prefix
+from tvm_gnn_cost.models.losses import combine
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.tensor_file import with_prefix
 
 #: The network scores at least so many candidates and this share of a population; trees take a fraction of its time.
 _LEAST_LISTED, _SHARE_LISTED = 64, 0.25
@@ -36,7 +36,7 @@ class OnlineSettings:
         buffer_programs: Size of the replay buffer.
         learning_rate: Learning rate of AdamW.
         anchor: Strength of the pull towards the pre-trained weights (L2-SP, Li et al. 2018, arXiv:1802.01483).
-        loss: One of ``training.losses.LOSSES``, or several joined by ``+``.
+        loss: One of ``models.losses.LOSSES``, or several joined by ``+``.
         seed: Seeds the draws from the buffer.
     """
 
@@ -73,7 +73,7 @@ class OnlineModel:
         settings: Settings of the updates.
 
     Raises:
-        InputError: the checkpoint does not fit this version, see :class:`~tvm_gnn_cost.training.checkpoint.Scorer`.
+        InputError: the checkpoint does not fit this version, see :class:`~tvm_gnn_cost.scoring.checkpoint.Scorer`.
     """
 
     def __init__(self, checkpoint: Checkpoint, settings: OnlineSettings | None = None) -> None:

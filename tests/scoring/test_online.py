@@ -15,9 +15,9 @@ from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.training.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.online import OnlineModel, OnlineSettings
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
-from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
 
 SETTINGS = OnlineSettings(nodes_per_update=20_000, steps_per_program=64, learning_rate=2e-3)
 

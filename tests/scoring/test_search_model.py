@@ -11,9 +11,9 @@ import pytest
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.training.checkpoint import DEFAULT
-from tvm_gnn_cost.training.online import OnlineSettings
-from tvm_gnn_cost.training.search_model import SearchModel
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT
+from tvm_gnn_cost.scoring.online import OnlineSettings
+from tvm_gnn_cost.scoring.search_model import SearchModel
 
 SETTINGS = OnlineSettings(nodes_per_update=2000)
 
@@ -38,7 +38,7 @@ def with_an_unreadable_one(count: int) -> ProgramGraphs:
 
 
 def records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.name == "tvm_gnn_cost.training.search_model"]
+    return [record for record in caplog.records if record.name == "tvm_gnn_cost.scoring.search_model"]
 
 
 def test_candidates_are_scored(model: SearchModel, caplog: pytest.LogCaptureFixture) -> None:

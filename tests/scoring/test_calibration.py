@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from tvm_gnn_cost.training.calibration import calibrate
+from tvm_gnn_cost.scoring.calibration import calibrate
 
 
 def test_finds_the_scale_and_the_shift() -> None:

@@ -20,8 +20,8 @@ from tvm_gnn_cost.graphs.store_rows import store_rows, store_width
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.store_trees import StoreTrees
 from tvm_gnn_cost.models.topk_gnn import Embedded, TopKGNN, TopKGNNConfig, check_weights
-from tvm_gnn_cost.training.calibration import Calibration
-from tvm_gnn_cost.training.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
+from tvm_gnn_cost.scoring.calibration import Calibration
+from tvm_gnn_cost.scoring.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
 from tvm_gnn_cost.typed_json import from_json
 
 #: Increased whenever this code would misread the files of an older version.

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.measuring.machine import timed
-from tvm_gnn_cost.training.checkpoint import Checkpoint
-from tvm_gnn_cost.training.online import OnlineModel, OnlineSettings
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.online import OnlineModel, OnlineSettings
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.models.store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.training.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
