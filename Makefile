@@ -1,5 +1,6 @@
 # make run             tunes a network on this CPU and writes report.html; NETWORK, MINUTES, COST_MODEL, WORK_DIR
-# make test            checks style, types and the import rules, and runs every test in both environments
+# make test            checks style, types and the import rules, and runs the tests in both environments
+# make test-all        the same with the slow tests, before a release
 # make lint            the checks alone
 # make bench           the page of all benchmarks, work/report/index.html; runs first what has no result yet
 # make docs            the documentation as a site, work/site/docs/index.html
@@ -22,9 +23,6 @@ DEV_EXTRAS := tvm,compare,xla,dev
 AUTO_SCHEDULER_RUN_EXTRAS := auto-scheduler
 AUTO_SCHEDULER_DEV_EXTRAS := auto-scheduler,test
 
-# Folders whose tests all need a TVM, and folders in which only the tests marked "needs" do. All others run without one.
-TVM_TESTS := tests/extraction tests/importing/relax tests/lowering tests/schedulers
-MIXED_TESTS := tests/importing tests/tuning tests/cli tests/examples tests/fuzz
 # The modules whose examples doctest runs: all that need no TVM.
 DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
     graphs datasets networks measuring models scoring training evaluation tpugraphs xla_cpu schedulers/bisection.py schedulers/workloads.py \
@@ -34,15 +32,23 @@ BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint bench docs test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler \
+# Two tests at a time. The tests of a group (a file, if they name none) run in one process and share its fixtures.
+PYTEST := -m pytest -n 2 --dist loadgroup
+# Which tests: `make test-all` runs the slow ones too.
+SPEED := not slow
+
+.PHONY: run test test-all lint bench docs test-plain test-meta-schedule test-auto-scheduler \
     install dev auto-scheduler auto-scheduler-dev
 .DELETE_ON_ERROR:
 
 run: install
 	$(VENV)/bin/tvm-gnn-cost tune $(NETWORK) --minutes $(MINUTES) --cost-model $(COST_MODEL) $(addprefix --work-dir ,$(WORK_DIR))
 
-# What fails quickly comes first. `make -j2 test` runs two parts at a time: of unlike length, they keep both cores busy.
-test: lint docs test-plain test-meta-schedule test-auto-scheduler quick-meta-schedule quick-auto-scheduler
+# What fails quickly comes first.
+test: lint docs test-plain test-meta-schedule test-auto-scheduler
+
+test-all: SPEED := slow or not slow
+test-all: test
 
 lint: dev
 	$(VENV)/bin/ruff check
@@ -58,25 +64,16 @@ bench: dev auto-scheduler-dev
 docs: dev
 	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs . work/site
 
-# Every folder of tests/ that is not named elsewhere, so that none is forgotten. Tests that need another environment
-# leave themselves out (tests/conftest.py).
+# Tests that need another environment leave themselves out (tests/conftest.py).
 test-plain: dev
-	$(VENV)/bin/python -m pytest --no-tvm $(addprefix --ignore ,$(TVM_TESTS) tests/benchmarks)
+	$(VENV)/bin/python $(PYTEST) --tvm none -m "$(SPEED)"
 	$(VENV)/bin/python -m pytest --doctest-modules $(DOCTESTS)
 
 test-meta-schedule: dev
-	$(VENV)/bin/python -m pytest $(TVM_TESTS)
-	$(VENV)/bin/python -m pytest -m needs $(MIXED_TESTS)
+	$(VENV)/bin/python $(PYTEST) --tvm only -m "$(SPEED)"
 
 test-auto-scheduler: auto-scheduler-dev
-	$(AUTO_SCHEDULER)/bin/python -m pytest $(TVM_TESTS)
-	$(AUTO_SCHEDULER)/bin/python -m pytest -m needs $(MIXED_TESTS)
-
-quick-meta-schedule: dev
-	$(VENV)/bin/python -m pytest tests/benchmarks
-
-quick-auto-scheduler: auto-scheduler-dev
-	$(AUTO_SCHEDULER)/bin/python -m pytest tests/benchmarks
+	$(AUTO_SCHEDULER)/bin/python $(PYTEST) --tvm only -m "$(SPEED)"
 
 install: $(VENV)/installed-run
 dev: $(VENV)/installed-dev

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from common import DATA, WORK, result_name
@@ -35,7 +36,12 @@ def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmar
     if not arguments.quick:
         benchmark(arguments, arguments.data, WORK, arguments.runs)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        thin = thin_out(arguments.data, Path(folder) / "thin")
-        arguments.seeds = arguments.epochs = 1
-        benchmark(arguments, thin, Path(folder), Path(folder) / "runs")
+    folder = Path(_quick_folder().name)
+    arguments.seeds = arguments.epochs = 1
+    benchmark(arguments, thin_out(arguments.data, folder / "thin"), folder, folder / "runs")
+
+
+@cache
+def _quick_folder() -> tempfile.TemporaryDirectory[str]:
+    """Of all quick runs of a process: the tests run several, which share stores and finished runs."""
+    return tempfile.TemporaryDirectory()

@@ -49,11 +49,12 @@ def measured_on(data: Sequence[Path]) -> list[Any]:
 
 
 def thin_out(data: Sequence[Path], folder: Path) -> list[Path]:
-    """New folders below one, each with a few of the measured programs of another, for a quick run."""
-    thin = [folder / one.name for one in data]
-    for one, few in zip(data, thin, strict=True):
-        few.mkdir(parents=True)
-        (_thin_out_tenset if is_tenset(one) else _thin_out_database)(one, few)
+    """Folders below one, each with a few of the measured programs of another, for a quick run; made if missing."""
+    thin = [folder / source.name for source in data]
+    for source, few in zip(data, thin, strict=True):
+        if not few.exists():
+            few.mkdir(parents=True)
+            (_thin_out_tenset if is_tenset(source) else _thin_out_database)(source, few)
     return thin
 
 

@@ -1,38 +1,68 @@
-"""Chooses the tests that the installed TVM can run.
+"""Chooses the tests that the installed TVM can run, and those that share a worker of pytest-xdist.
 
 ``@pytest.mark.needs("s_tir")`` is for today's TVM, ``@pytest.mark.needs("auto_scheduler")`` for a TVM up to 0.19,
-``@pytest.mark.needs("tvm")`` for either. Tests of the other environment are left out. With ``--no-tvm`` no test can
-import TVM.
+``@pytest.mark.needs("tvm")`` for either. Tests of the other environment are left out. With ``--tvm none`` no test can
+import TVM; ``--tvm only`` leaves out what runs without it.
+
+``@pytest.mark.slow`` is for tests of what faster tests cover in part: they run before a release.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from tvm_gnn_cost.schedulers.installed import has
 
+#: Folders whose tests all need a TVM; elsewhere only those marked "needs" do.
+TVM_FOLDERS = [Path(__file__).parent / name for name in ("extraction", "importing/relax", "lowering", "schedulers")]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--no-tvm", action="store_true", help="block every import of TVM")
+    parser.addoption("--tvm", choices=["none", "only"], help="block every import of TVM, or run what needs it alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part): run only with a TVM that has this part, or with any ('tvm')")
-    if config.getoption("--no-tvm"):
+    config.addinivalue_line("markers", "slow: runs before a release alone (make test-all)")
+    config.addinivalue_line("markers", "xdist_group(name): shares a worker; also known where xdist is not installed")
+    if config.getoption("--tvm") == "none":
         sys.modules["tvm"] = None  # type: ignore[assignment]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    tvm = config.getoption("--tvm")
+    if tvm == "none":
+        return collection_path in TVM_FOLDERS or None
+    # Importing every file would take longer than some of its tests.
+    is_test = tvm == "only" and collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return (is_test and not in_tvm_folder(collection_path) and ".needs(" not in collection_path.read_text()) or None
+
+
+def in_tvm_folder(path: Path) -> bool:
+    return not set(TVM_FOLDERS).isdisjoint(path.parents)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def runs(item: pytest.Item) -> bool:
         needed = [str(mark.args[0]) for mark in item.iter_markers("needs")]
+        if config.getoption("--tvm") == "only" and not needed and not in_tvm_folder(item.path):
+            return False
         return all(has(part) or (part == "tvm" and (has("s_tir") or has("auto_scheduler"))) for part in needed)
 
     others = [item for item in items if not runs(item)]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if runs(item)]
+    for item in items:
+        # The tests of a file share its fixtures.
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(Path(__file__).parent).as_posix()))
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,20 +15,24 @@ from tests.benchmarks.old_database import SIZES, THREADS, write_old_database
 from tvm_gnn_cost.schedulers import scheduler
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+# The scripts import each other by their bare names.
+sys.path.insert(0, str(BENCHMARKS))
+
+# The quick runs of one process share the few programs that they extract and the models that they train.
+pytestmark = pytest.mark.xdist_group("benchmarks")
 
 
 def quick_run(name: str, metrics: Iterable[str], path: Path, *options: str) -> dict[str, Any]:
-    """Runs a benchmark as a user starts it; returns the metrics that it wrote to ``path``, these among them."""
-    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(path), *options]
-    # Two minutes are the promise; a machine that does something else meanwhile gets four times that.
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=480)
-    assert ran.returncode == 0, ran.stderr
+    """Runs a benchmark in this process; returns the metrics that it wrote to ``path``, these among them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [name, "--quick", "--json", str(path), *options])
+        importlib.import_module(name).main()
     result = json.loads(path.read_text())
     assert set(result) == {"benchmark", "machine", "versions", "settings", "metrics"}
     assert result["benchmark"] in (name, f"{name}-auto-scheduler")
-    found: dict[str, Any] = result["metrics"]
-    assert set(metrics) <= set(found)
-    return found
+    written: dict[str, Any] = result["metrics"]
+    assert set(metrics) <= set(written)
+    return written
 
 
 @pytest.mark.needs("tvm")
@@ -87,6 +91,7 @@ def test_search_compares_the_runs_and_draws_them(tmp_path: Path) -> None:
     assert (tmp_path / "result.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 @pytest.mark.needs("tvm")
 def test_soak_takes_a_sample_behind_every_batch(tmp_path: Path) -> None:
     found = quick_run("soak", ("medians", "samples"), tmp_path / "result.json")
@@ -125,6 +130,7 @@ def test_retest_compares_two_ways_of_measuring(tmp_path: Path) -> None:
         assert found["seconds_a_program"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.needs("tvm")
 def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
     commands = quick_run("kills", ["commands"], tmp_path / "result.json")["commands"]
@@ -148,6 +154,7 @@ def test_a_quick_run_writes_its_metrics(name: str, metrics: tuple[str, ...], tmp
     quick_run(name, metrics, tmp_path / "result.json")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("tvm")
 def test_scale_measures_a_store_of_two_sizes(tmp_path: Path) -> None:
     found = quick_run("scale", ["extraction", "stores", "tenset"], tmp_path / "result.json")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.benchmarks.test_quick import BENCHMARKS, quick_run
+from tests.benchmarks.test_quick import quick_run
 
-sys.path.insert(0, str(BENCHMARKS))
 pytest.importorskip("onnx")
 zoo_one = pytest.importorskip("zoo_one")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_the_small_networks_of_the_zoo_are_right(tmp_path: Path) -> None:
     options = ("--no-latency", "--runs", str(tmp_path / "runs"))

@@ -40,6 +40,7 @@ def test_training_can_start_from_a_checkpoint(store: Path, tmp_path: Path, capfd
     assert any(not np.array_equal(one.state[name], two.state[name]) for name in one.state)
 
 
+@pytest.mark.slow
 def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
     # A process of its own: DDP runs the command of the process once more for its second device.
     command = [Path(sys.executable).with_name("tvm-gnn-cost"), "train", store, tmp_path / "model.safetensors"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.needs("s_tir")
+pytestmark = [pytest.mark.needs("s_tir"), pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 

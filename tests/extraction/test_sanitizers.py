@@ -10,7 +10,11 @@ from tests.extraction.sanitized import HAS_COMPILER, run_sanitized
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="needs g++ and its sanitizer libraries")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("sanitizers"),
+    pytest.mark.skipif(not HAS_COMPILER, reason="needs g++ and its sanitizer libraries"),
+]
 
 
 @pytest.mark.needs("s_tir")

@@ -10,7 +10,11 @@ from tests.fuzz.runs import corpus_of
 
 SECONDS = 20
 
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="needs g++ and its sanitizer libraries")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("sanitizers"),
+    pytest.mark.skipif(not HAS_COMPILER, reason="needs g++ and its sanitizer libraries"),
+]
 
 
 def test_modules_made_of_bytes_are_extracted_or_refused() -> None:

@@ -133,6 +133,7 @@ def test_processes_that_train_together_share_the_tasks_of_each_step(monkeypatch:
     assert (last.batch.size, len(last.own)) == (32, 0)
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_model_that_one_trains(tmp_path: Path) -> None:
     found = []
     for devices in (1, 2):
