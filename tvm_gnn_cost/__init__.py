@@ -13,6 +13,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from tvm_gnn_cost.extras import missing_packages_named
+
 if TYPE_CHECKING:
     from tvm_gnn_cost import tpugraphs, xla_cpu
     from tvm_gnn_cost.datasets.check_data import check_data
@@ -75,10 +77,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if name in ("tpugraphs", "xla_cpu"):
-        return import_module(f"{__name__}.{name}")
+    if name in _HOMES or name in ("tpugraphs", "xla_cpu"):
+        with missing_packages_named():
+            if name in _HOMES:
+                return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return import_module(f"{__name__}.{name}")
     # Each scheduler has its own version; the installed TVM decides which one is meant.
     if name in ("GNNCostModel", "extract_graphs"):
         return getattr(import_module(f"{__name__}.schedulers").package(), name)

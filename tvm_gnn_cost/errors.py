@@ -18,6 +18,10 @@ class WrongTVM(WorkError, ImportError):
     """The installed TVM lacks what the call needs, or no TVM is installed."""
 
 
+class MissingPackageError(WorkError, ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+
 def check_range(what: str, value: float | None, least: float, most: float) -> None:
     """Refuses a number that is out of its range, or no number; None, for one that is not given, passes.
 

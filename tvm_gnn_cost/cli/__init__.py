@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from tvm_gnn_cost.cli.app import main
+import sys
 
-__all__ = ["main"]
+from tvm_gnn_cost.errors import MissingPackageError
+from tvm_gnn_cost.extras import missing_packages_named
+
+
+def main() -> None:
+    """The entry point of ``tvm-gnn-cost``."""
+    try:
+        with missing_packages_named():  # Typer itself is optional
+            from tvm_gnn_cost.cli.app import main as run
+    except MissingPackageError as error:
+        sys.exit(f"error: {error}")
+    run()

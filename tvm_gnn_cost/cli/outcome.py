@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.extras import missing_packages_named
 from tvm_gnn_cost.files import check_file, write_json
 
 #: For progress and tables; what a script reads goes to stdout. It writes to a copy of stderr, because a search sends
@@ -36,7 +37,8 @@ def exit_codes(how_to_resume: str = "") -> Iterator[None]:
     keeps its traceback.
     """
     try:
-        yield
+        with missing_packages_named():
+            yield
     except KeyboardInterrupt:
         console.print(f"interrupted; {how_to_resume}" if how_to_resume else "interrupted")
         raise typer.Exit(130) from None

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError, WorkError
+from tvm_gnn_cost.extras import missing_packages_named
 from tvm_gnn_cost.files import replacing, write_text
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
@@ -202,7 +203,8 @@ def _skip_gram(corpus: Path, settings: Mapping[str, Any]) -> tuple[tuple[str, ..
     Raises:
         WorkError: FastText failed.
     """
-    import fasttext
+    with missing_packages_named():
+        import fasttext
 
     model = corpus.with_suffix(".bin")
     script = (

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import psutil
 
-from tvm_gnn_cost.measuring.machine import machine_to_itself
+from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
 from tvm_gnn_cost.progress import Progress, Stage, Step
 
 #: After a run the threads of OpenMP, ONNX Runtime and TVM spin, whoever runs next, on some machines for longer than a
@@ -113,8 +113,9 @@ class _Process:
         command = [sys.executable, "-P", "-m", contestant.module, *contestant.arguments]
         pipe = subprocess.PIPE
         # In a session of its own, no terminal sends it Ctrl-C. It ends when its stdin does, so also if we are killed.
+        environment = {"TVM_NUM_THREADS": str(usable_cores()), **os.environ}
         self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, start_new_session=True
+            command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, start_new_session=True, env=environment
         )
 
     def __enter__(self) -> Self:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.installed import has, require_tvm
 from tvm_gnn_cost.schedulers.scheduler import Scheduler
-
-# TVM takes half of the processors for hyper-threads, and would run programs on one of two cores. It reads this variable
-# when a process runs its first program, and every worker process inherits it.
-os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
 
 #: Scheduler -> its package in this folder, and the subpackage of TVM that it needs.
 _PACKAGES = {"meta-schedule": ("meta_schedule", "s_tir"), "auto-scheduler": ("auto_scheduler", "auto_scheduler")}

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.measuring.machine import usable_cores
+from tvm_gnn_cost.measuring.machine import usable_cores, use_all_cores
 from tvm_gnn_cost.schedulers.installed import PopenPoolExecutor, StatusKind
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class BuildPool(Generic[T]):
         self._build, self.timeout_s = build, timeout_s
         self.pool = PopenPoolExecutor(
             max_workers=usable_cores(),
+            initializer=use_all_cores,
             timeout=timeout_s,
             maximum_process_uses=200,
             stderr=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself
+from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself, use_all_cores
 from tvm_gnn_cost.schedulers.in_turn import run_on
 from tvm_gnn_cost.schedulers.installed import PopenWorker
 from tvm_gnn_cost.schedulers.machines import count_machines
@@ -155,7 +155,7 @@ class TurnRunner:
             return self.idle.get_nowait()
         except Empty:
             # A new process now and then, for the libraries that it has loaded.
-            return PopenWorker(maximum_uses=100, stderr=subprocess.DEVNULL)
+            return PopenWorker(initializer=use_all_cores, maximum_uses=100, stderr=subprocess.DEVNULL)
 
 
 def _outcome(found: list[float] | str) -> Outcome:

@@ -5,25 +5,53 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from types import ModuleType
+from types import FrameType, ModuleType
+from typing import Any
+
+
+class _WithoutSources(ModuleType):
+    """The module ``inspect``, but its stack frames come without their source lines."""
+
+    def __init__(self) -> None:
+        super().__init__("inspect")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(inspect, name)
+
+    @staticmethod
+    def stack() -> list[inspect.FrameInfo]:
+        return _WithoutSources.getouterframes(sys._getframe(1))
+
+    @staticmethod
+    def getouterframes(frame: FrameType | None) -> list[inspect.FrameInfo]:
+        frames = []
+        while frame is not None:
+            code = frame.f_code
+            frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+            frame = frame.f_back
+        return frames
 
 
 def import_tensor_intrin() -> None:
     """Imports ``tvm.s_tir.tensor_intrin``, which every ``TuneContext`` needs, faster than TVM would.
 
-    TVM parses 248 intrinsics from their sources. For each of their stack frames ``inspect.getmodule`` searches all
-    loaded modules, which takes 30 to 90 seconds when torch is loaded. During this import it only looks at the object's
-    own ``__module__``, and the import takes 4 seconds.
+    TVM parses 248 intrinsics from their sources and asks for the source lines of every stack frame of each, for which
+    ``inspect`` searches all loaded modules: 30 to 90 seconds when torch is loaded. TVM needs the lines only to find
+    out whether a function is part of a class, which no intrinsic is. During this import, and in TVM's script parser
+    alone, frames come without lines; it takes 4 seconds.
     """
     if "tvm.s_tir.tensor_intrin" in sys.modules:
         return
-    original = inspect.getmodule
-
-    def own_module(object: object, _filename: str | None = None) -> ModuleType | None:
-        return sys.modules.get(getattr(object, "__module__", None) or "")
-
-    inspect.getmodule = own_module
+    users = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("tvm.") and "script" in name and vars(module).get("inspect") is inspect
+    ]
+    without_sources = _WithoutSources()
+    for module in users:
+        module.inspect = without_sources  # type: ignore[attr-defined]
     try:
         importlib.import_module("tvm.s_tir.tensor_intrin")
     finally:
-        inspect.getmodule = original
+        for module in users:
+            module.inspect = inspect  # type: ignore[attr-defined]
