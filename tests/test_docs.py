@@ -37,7 +37,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_snippets_use_public_names(page: Path) -> None:
-    for block in re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL):
+    for block in re.findall(r"```py(?:thon)?\n(.*?)```", text_of(page), re.DOTALL):
         tree = ast.parse(block)
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module == "tvm_gnn_cost":

@@ -1,4 +1,7 @@
-"""The snippets of the README and of the pages in docs run as they stand there, at smaller sizes."""
+"""The snippets of the README and of the pages in docs run as they stand there, at smaller sizes.
+
+Commands that are indented and blocks of ``python`` run; fenced commands and blocks of ``py`` show what other tests run.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,9 @@ _THREE = "random=3, patience_s=0"
 #: Page -> what its snippets say, and the smaller thing that is done instead. Other tests keep the machine busy: nobody
 #: waits for their end.
 SMALLER: dict[str, dict[str, str]] = {
-    "README.md": {"--minutes 5": "--trials 2 --no-compare", "max_trials_global=512": "max_trials_global=2"},
+    "README.md": {"max_trials_global=512": "max_trials_global=2"},
     "collect-data.md": {
         "collect training FOLDER": "collect dense/0 FOLDER --random 2 --guided 0 --patience 0",
-        '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
-    },
-    "command-line.md": {
-        "tune my.onnx": "tune my.onnx --trials 2",
         '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
     },
     "getting-started.md": {"--minutes 5": "--trials 2 --no-compare"},
@@ -48,11 +47,6 @@ SMALLER: dict[str, dict[str, str]] = {
         "epochs=20": 'epochs=1, held_out=["perceptron"]',
         '"random"])': '"random"], networks=["perceptron"])',
         '"resnet-18", trials=576': '"perceptron", trials=2, compare=False',
-        "minutes=10": "trials=0, compare=False",
-        '"mask": mask}': '"mask": mask}, trials=0, compare=False',
-        "(1, 3, 224, 224)}": "(1, 3, 12, 12)}, trials=0, compare=False",
-        'relax_module, work_dir="work/mine"': 'relax_module, work_dir="work/mine", trials=0, compare=False',
-        '"resnet-18", work_dir': "module, (image,), trials=0, compare=False, work_dir",
     },
     "tpugraphs.md": {"--folds 6": "--folds 2", "--model kernel-costs": "--model kernel-costs --epochs 1"},
     "train-a-model.md": {
@@ -206,18 +200,6 @@ def free_names(block: str) -> Iterator[str]:
     return (name for name in read if name not in made and not hasattr(builtins, name))
 
 
-def _module() -> Any:
-    from tests.torch_networks import Convolutional, make
-
-    return make(Convolutional)
-
-
-def _input(name: str) -> Any:
-    from tests.torch_networks import Convolutional, Transformer, example
-
-    return (example(Convolutional()) | example(Transformer()))[name]  # type: ignore[arg-type]
-
-
 def _relax_module() -> Any:
     from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network
 
@@ -230,18 +212,7 @@ def _target() -> Any:
     return scheduler().target()
 
 
-def _imported(name: str) -> Callable[[], Any]:
-    return lambda: __import__(name)
-
-
 META_SCHEDULE: dict[str, Callable[[], Any]] = {
-    "torch": _imported("torch"),
-    "tvm_gnn_cost": _imported("tvm_gnn_cost"),
-    "module": _module,
-    "image": lambda: _input("image"),
-    "ids": lambda: _input("ids"),
-    "mask": lambda: _input("mask"),
-    "relax_module": _relax_module,
     "mod": _relax_module,
     "params": dict,
     "target": _target,
