@@ -137,7 +137,7 @@ def stored(folder: Path) -> Outcome:
         task, graph = programs.tasks[programs.task[row]], programs.graphs.select([row])
         names = [graph.type_names[number] for number in graph.node_type]
         digest = hashlib.sha256(json.dumps([*task.identity, sorted(task.weights.items()), names]).encode())
-        for array in (graph.values, graph.edges, graph.relation, programs.latency[row]):
+        for array in (graph.x, graph.edge_index, graph.edge_type, programs.latency[row]):
             digest.update(np.ascontiguousarray(array).tobytes())
         digests.append(digest.hexdigest())
     return sorted(store.keys()), sorted(digests)

@@ -121,12 +121,12 @@ def synthetic(real: MeasuredPrograms, numbers: npt.NDArray[np.int64], of_task: i
 def with_other_constants(graphs: ProgramGraphs, rng: np.random.Generator) -> ProgramGraphs:
     """The graphs with their counts multiplied: within a program equal counts stay equal, which is what compresses."""
     factors = rng.integers(1, 64, (len(graphs), len(_COUNTS)))
-    values = graphs.values.copy()
+    values = graphs.x.copy()
     # Limits of a data type are constants too: in float32 their products would be infinite.
     counts = np.exp2(np.abs(values[:, _COUNTS]), dtype=np.float64) - 1
     more = np.log2(1 + counts * np.repeat(factors, graphs.node_counts, axis=0))
     values[:, _COUNTS] = np.sign(values[:, _COUNTS]) * more
-    return replace(graphs, values=values)
+    return replace(graphs, x=values)
 
 
 def reading(folder: Path) -> dict[str, float]:

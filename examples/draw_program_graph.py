@@ -38,7 +38,7 @@ def scheduled_matmul() -> tvm.IRModule:
 
 def places(graph: ProgramGraphs) -> np.ndarray:
     """float64[N, 2]: each node's place in a picture of its tree; nodes come before their children."""
-    source, target = graph.edges[:, graph.relation == Relation.CHILD]
+    source, target = graph.edge_index[:, graph.edge_type == Relation.CHILD]
     nodes = len(graph.node_type)
     parent = np.full(nodes, -1)
     parent[target] = source
@@ -58,18 +58,18 @@ def main(picture: Path) -> None:
     graph = extract_graphs([scheduled_matmul()], detail="statements")
     names = [graph.type_names[i] for i in graph.node_type]
     columns = [name for name, _ in VALUES]
-    print(f"{len(names)} nodes, {graph.edges.shape[1]} edges, {len(columns)} values a node")
+    print(f"{len(names)} nodes, {graph.edge_index.shape[1]} edges, {len(columns)} values a node")
     for node in np.flatnonzero([name == "For" for name in names]):
         # Magnitudes are stored as log2(1 + x).
-        extent = 2 ** graph.values[node, columns.index("extent")] - 1
-        is_vectorized = graph.values[node, columns.index("kind_vectorized")] > 0
+        extent = 2 ** graph.x[node, columns.index("extent")] - 1
+        is_vectorized = graph.x[node, columns.index("kind_vectorized")] > 0
         print(f"loop over {extent:.0f}{', vectorized' if is_vectorized else ''}")
 
     at = places(graph)
     figure = Figure(figsize=(9, 8), layout="constrained")
     axes = figure.subplots()
     for relation, colour in COLOURS.items():
-        for i, (source, target) in enumerate(graph.edges[:, graph.relation == relation].T):
+        for i, (source, target) in enumerate(graph.edge_index[:, graph.edge_type == relation].T):
             axes.annotate(
                 "",
                 at[target],

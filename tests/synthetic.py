@@ -56,7 +56,7 @@ def programs(tasks: int, each: int, seed: int = 0, failed: int = 0) -> MeasuredP
     population = graphs(tasks * each, seed)
     column = [name for name, _ in VALUES].index("extent")
     owner = np.repeat(np.arange(len(population)), population.node_counts)
-    mean = np.bincount(owner, population.values[:, column]) / population.node_counts
+    mean = np.bincount(owner, population.x[:, column]) / population.node_counts
     latency = 1e-3 * np.exp(mean)
     latency[:failed] = np.inf
     infos = tuple(TaskInfo(f"hash-{seed}-{i}", f"task{i}", "{}", {f"net{i % 2}": 1 + i % 3}) for i in range(tasks))

@@ -54,7 +54,7 @@ def test_modules_are_the_same_and_traces_apply(tmp_path: Path, convert: Convert)
     assert (first.name, first.weights) == ("b 4096", {"fold-0": 1})
     tvm.ir.assert_structural_equal(first.mod["main"].body, expected.body, map_free_vars=True)
     graphs = extract_graphs([database.replay(one).sch.mod for one in database.records], detail="statements")
-    threads = graphs.values[:, [name for name, _ in VALUES].index("block_threads")]
+    threads = graphs.x[:, [name for name, _ in VALUES].index("block_threads")]
     most = [threads[begin:end].max() for begin, end in zip(graphs.node_offsets, graphs.node_offsets[1:], strict=False)]
     np.testing.assert_allclose(np.exp2(most) - 1, THREADS * len(SIZES), rtol=1e-4)
 

@@ -52,7 +52,7 @@ def test_a_selection_keeps_each_programs_data_and_drops_unused_tasks() -> None:
     assert found.per_store_features is not None
     assert programs.per_store_features is not None
     for new, old in enumerate(chosen.tolist()):
-        np.testing.assert_array_equal(found.graphs.select([new]).values, programs.graphs.select([old]).values)
+        np.testing.assert_array_equal(found.graphs.select([new]).x, programs.graphs.select([old]).x)
         np.testing.assert_array_equal(found.per_store_features[new], programs.per_store_features[old])
     assert len(programs.select(np.zeros(0, np.int64))) == 0
 

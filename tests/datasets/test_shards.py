@@ -27,7 +27,7 @@ def test_single_programs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         parts = list(Shard(path).graphs(np.array(chosen)))
         found, expected = ProgramGraphs.concatenate(parts), graphs.select(chosen)
         assert len(found) == len(chosen)
-        for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+        for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
@@ -41,14 +41,14 @@ def test_only_the_row_groups_of_these_programs_are_read(tmp_path: Path) -> None:
     path.write_bytes(data)
     shard = Shard(path)
     (first,) = shard.graphs(np.arange(20))
-    np.testing.assert_array_equal(first.values, graphs.select(range(20)).values)
+    np.testing.assert_array_equal(first.x, graphs.select(range(20)).x)
     with pytest.raises(InputError, match=r"shard-00000\.parquet cannot be read"):
         list(shard.graphs(np.array([99])))
 
 
 def test_the_unpacked_size_is_that_of_the_arrays(tmp_path: Path) -> None:
     path, graphs = written(tmp_path, tasks=40)
-    arrays = sum(array.nbytes for array in (graphs.node_type, graphs.values, graphs.edges, graphs.relation))
+    arrays = sum(array.nbytes for array in (graphs.node_type, graphs.x, graphs.edge_index, graphs.edge_type))
     assert arrays < Shard(path).unpacked < 1.2 * arrays
 
 

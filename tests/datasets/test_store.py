@@ -34,7 +34,7 @@ def _equal(ours: MeasuredPrograms, theirs: MeasuredPrograms) -> None:
     assert (ours.failure, ours.phase, ours.tasks) == (theirs.failure, theirs.phase, theirs.tasks)
     for name in ("type_names", "errors"):
         assert getattr(ours.graphs, name) == getattr(theirs.graphs, name)
-    for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+    for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
         np.testing.assert_array_equal(getattr(ours.graphs, name), getattr(theirs.graphs, name))
         assert getattr(ours.graphs, name).dtype == getattr(theirs.graphs, name).dtype
     if theirs.per_store_features is not None:
@@ -70,8 +70,8 @@ def test_a_part_of_what_was_appended_has_its_offsets(programs: MeasuredPrograms,
     assert [len(part) for part in parts] == [3, 3, 2]
     for start, part in zip((0, 3, 6), parts, strict=True):
         expected = programs.select(np.arange(start, start + len(part)))
-        np.testing.assert_array_equal(part.graphs.values, expected.graphs.values)
-        np.testing.assert_array_equal(part.graphs.edges, expected.graphs.edges)
+        np.testing.assert_array_equal(part.graphs.x, expected.graphs.x)
+        np.testing.assert_array_equal(part.graphs.edge_index, expected.graphs.edge_index)
         np.testing.assert_array_equal(part.graphs.node_offsets, expected.graphs.node_offsets)
         assert part.per_store_features is not None
         np.testing.assert_array_equal(part.per_store_features[1], programs.per_store_features[start + 1])  # type: ignore[index]
@@ -83,8 +83,8 @@ def test_graphs_that_could_not_be_extracted_keep_their_error(programs: MeasuredP
     store = GraphStore(tmp_path)
     graphs = programs.graphs.select([0, 1])
     empty = dataclasses.replace(
-        graphs, node_type=graphs.node_type[:0], values=graphs.values[:0], edges=graphs.edges[:, :0],
-        relation=graphs.relation[:0], node_offsets=np.zeros(3, np.int64), edge_offsets=np.zeros(3, np.int64),
+        graphs, node_type=graphs.node_type[:0], x=graphs.x[:0], edge_index=graphs.edge_index[:, :0],
+        edge_type=graphs.edge_type[:0], node_offsets=np.zeros(3, np.int64), edge_offsets=np.zeros(3, np.int64),
         errors={1: "nested too deeply"},
     )  # fmt: skip
     store.append(dataclasses.replace(programs.select(np.arange(2)), graphs=empty, per_store_features=None))
@@ -356,7 +356,7 @@ def test_programs_for_a_training_are_those_of_the_store(programs: MeasuredProgra
         np.testing.assert_array_equal(found.throughput(), expected.throughput())
         read = found.graphs.read()
         assert read.type_names == expected.graphs.type_names
-        for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+        for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
             np.testing.assert_array_equal(getattr(read, name), getattr(expected.graphs, name))
 
 
@@ -401,6 +401,6 @@ def test_features_that_were_not_extracted_are_a_clear_error(programs: MeasuredPr
 
 
 def test_graphs_with_another_number_of_values_are_refused(programs: MeasuredPrograms, tmp_path: Path) -> None:
-    narrow = dataclasses.replace(programs.graphs, values=programs.graphs.values[:, :3])
+    narrow = dataclasses.replace(programs.graphs, x=programs.graphs.x[:, :3])
     with pytest.raises(InputError, match="3 values a node, expected"):
         GraphStore(tmp_path).append(dataclasses.replace(programs, graphs=narrow))

@@ -31,7 +31,7 @@ def stored(folder: Path) -> Graphs:
 
 def assert_equal(found: ProgramGraphs, expected: ProgramGraphs) -> None:
     assert (found.type_names, found.errors, found.detail) == (expected.type_names, expected.errors, expected.detail)
-    for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+    for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 

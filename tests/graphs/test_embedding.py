@@ -92,7 +92,7 @@ def test_walks_follow_child_edges(graphs: ProgramGraphs) -> None:
     allowed = set()
     for i in range(len(graphs)):
         one = graphs.select([i])
-        for source, target in one.edges[:, one.relation == Relation.CHILD].T.tolist():
+        for source, target in one.edge_index[:, one.edge_type == Relation.CHILD].T.tolist():
             pair = (int(one.node_type[source]), int(one.node_type[target]))
             allowed |= {pair, pair[::-1]}
     walks = random_walks(graphs, 2000, 6, 0)

@@ -29,16 +29,16 @@ def test_the_extension_fills_the_columns_that_the_package_names() -> None:
 def test_nothing_is_extracted_from_nothing() -> None:
     graphs = to_graphs(extension().extract([], True, 1, False), "tree")
     assert (len(graphs), len(graphs.node_type), graphs.detail) == (0, 0, "tree")
-    assert graphs.values.shape == (0, len(VALUES))
-    assert graphs.edges.shape == (2, 0)
+    assert graphs.x.shape == (0, len(VALUES))
+    assert graphs.edge_index.shape == (2, 0)
     assert graphs.node_offsets.tolist() == graphs.edge_offsets.tolist() == [0]
     kinds = [
         array.dtype
         for array in (
             graphs.node_type,
-            graphs.values,
-            graphs.edges,
-            graphs.relation,
+            graphs.x,
+            graphs.edge_index,
+            graphs.edge_type,
             graphs.node_offsets,
             graphs.edge_offsets,
         )
@@ -66,7 +66,7 @@ def test_a_result_becomes_graphs_without_a_copy() -> None:
     )
     graphs = to_graphs((["Add", "For"], *arrays, {1: "too deep"}), "tree")
     assert (graphs.type_names, graphs.errors, graphs.detail) == (("Add", "For"), {1: "too deep"}, "tree")
-    names = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets")
+    names = ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets")
     for name, array in zip(names, arrays, strict=True):
         np.testing.assert_array_equal(getattr(graphs, name), array)
         assert np.shares_memory(getattr(graphs, name), array)

@@ -42,9 +42,9 @@ def _graph(graphs: ProgramGraphs, i: int) -> tuple:
     edges = slice(*graphs.edge_offsets[i : i + 2])
     return (
         [graphs.type_names[t] for t in graphs.node_type[nodes]],
-        graphs.values[nodes].tolist(),
-        graphs.edges[:, edges].tolist(),
-        graphs.relation[edges].tolist(),
+        graphs.x[nodes].tolist(),
+        graphs.edge_index[:, edges].tolist(),
+        graphs.edge_type[edges].tolist(),
         graphs.errors.get(i),
     )
 
@@ -63,7 +63,7 @@ def test_concatenated_graphs_are_those_of_the_parts(parts: list[ProgramGraphs]) 
     expected = [_graph(part, i) for part in parts for i in range(len(part))]
     assert [_graph(whole, i) for i in range(len(whole))] == expected
     assert len(set(whole.type_names)) == len(whole.type_names)
-    for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+    for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
         assert getattr(whole, name).dtype == getattr(parts[0], name).dtype
 
 
@@ -104,14 +104,14 @@ def test_graphs_of_programs_are_right() -> None:
         ("edge_offsets", -1, 10_000),
         ("node_type", 0, 3),
         ("node_type", 0, -1),
-        ("values", (0, 0), np.nan),
-        ("values", (0, 0), np.inf),
-        ("values", (0, 0), -3e38),
-        ("relation", 0, 3),
-        ("relation", 0, -1),
-        ("edges", (0, 0), -1),
-        ("edges", (1, 0), 21),
-        ("edges", (0, 0), 1),  # the first edge goes from node 0, the parent, to node 1
+        ("x", (0, 0), np.nan),
+        ("x", (0, 0), np.inf),
+        ("x", (0, 0), -3e38),
+        ("edge_type", 0, 3),
+        ("edge_type", 0, -1),
+        ("edge_index", (0, 0), -1),
+        ("edge_index", (1, 0), 21),
+        ("edge_index", (0, 0), 1),  # the first edge goes from node 0, the parent, to node 1
     ],
 )
 def test_a_wrong_number_in_graphs_is_found(name: str, place: Any, value: float) -> None:
@@ -122,11 +122,11 @@ def test_a_wrong_number_in_graphs_is_found(name: str, place: Any, value: float) 
     assert found == name or ("offsets" in name and found is not None)
 
 
-@pytest.mark.parametrize("name", ["node_offsets", "edge_offsets", "node_type", "values", "relation", "edges"])
+@pytest.mark.parametrize("name", ["node_offsets", "edge_offsets", "node_type", "x", "edge_type", "edge_index"])
 def test_an_array_of_another_shape_or_type_is_found(name: str) -> None:
     graphs = synthetic.graphs(5)
     array = getattr(graphs, name)
-    changed = [array[..., None], array[..., :-1] if name != "values" else array[:-1]]
-    changed += [array.astype(np.float64)] if name != "values" else []
+    changed = [array[..., None], array[..., :-1] if name != "x" else array[:-1]]
+    changed += [array.astype(np.float64)] if name != "x" else []
     for other in changed:
         assert replace(graphs, **{name: other}).wrong() is not None

@@ -22,9 +22,9 @@ def one_graph(nodes: list[tuple[str, int, float, float]]) -> ProgramGraphs:
         synthetic.graphs(1),
         type_names=names,
         node_type=np.array([names.index(name) for name, *_ in nodes], np.int32),
-        values=values,
-        edges=edges.reshape(-1, 2).T,
-        relation=np.zeros(len(edges), np.int8),
+        x=values,
+        edge_index=edges.reshape(-1, 2).T,
+        edge_type=np.zeros(len(edges), np.int8),
         node_offsets=np.array([0, len(nodes)]),
         edge_offsets=np.array([0, len(edges)]),
     )

@@ -35,14 +35,14 @@ def test_a_score_does_not_depend_on_the_batch(preset: str) -> None:
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_the_order_of_edges_does_not_matter(preset: str) -> None:
     model, one = scorer(PRESETS[preset]), synthetic.graphs(1, seed=3, detail=PRESETS[preset].detail)
-    order = np.random.default_rng(0).permutation(one.edges.shape[1])
-    shuffled = replace(one, edges=one.edges[:, order], relation=one.relation[order])
+    order = np.random.default_rng(0).permutation(one.edge_index.shape[1])
+    shuffled = replace(one, edge_index=one.edge_index[:, order], edge_type=one.edge_type[order])
     np.testing.assert_allclose(model.score(one), model.score(shuffled), rtol=1e-5)
 
 
 def test_relations_and_direction_matter_to_the_default_model_and_not_to_tpgnn() -> None:
     one = synthetic.graphs(1, seed=3)
-    other = replace(one, edges=one.edges[::-1].copy())
+    other = replace(one, edge_index=one.edge_index[::-1].copy())
     assert abs(scorer(PRESETS["gnn"]).score(one) - scorer(PRESETS["gnn"]).score(other)) > 1e-6
     one, other = replace(one, detail="tree"), replace(other, detail="tree")
     np.testing.assert_allclose(scorer(TPGNN).score(one), scorer(TPGNN).score(other), rtol=1e-5)
@@ -58,7 +58,7 @@ def test_an_empty_graph_comes_last_and_leaves_the_others_alone() -> None:
     empty = ProgramGraphs(
         synthetic.TYPES,
         np.zeros(0, np.int32),
-        np.zeros((0, population.values.shape[1]), np.float32),
+        np.zeros((0, population.x.shape[1]), np.float32),
         np.zeros((2, 0), np.int32),
         np.zeros(0, np.int8),
         np.zeros(2, np.int64),
@@ -91,26 +91,26 @@ def test_tpgnn_is_the_published_architecture() -> None:
 def test_costs_add_up_over_the_nodes_and_their_iterations() -> None:
     model, one = scorer(PRESETS["gnn"]), synthetic.graphs(1, seed=3)
     batch = model.batch(one)
-    x = torch.randn(len(batch.graph), model.config.hidden)
+    x = torch.randn(len(batch.batch), model.config.hidden)
     cost = model.model.log_costs(x, batch)
     assert cost.shape == (1, model.config.costs)
     # The same nodes twice cost twice as much, and so do nodes that run twice as often.
-    twice = replace(batch, values=batch.values.repeat(2, 1), graph=batch.graph.repeat(2))
+    twice = replace(batch, x=batch.x.repeat(2, 1), batch=batch.batch.repeat(2))
     torch.testing.assert_close(model.model.log_costs(x.repeat(2, 1), twice) - cost, torch.full_like(cost, LOG_2 / 4))
-    often = replace(batch, values=batch.values.clone())
-    often.values[:, [name for name, _ in VALUES].index("iterations")] += 1  # a logarithm to the base of 2
+    often = replace(batch, x=batch.x.clone())
+    often.x[:, [name for name, _ in VALUES].index("iterations")] += 1  # a logarithm to the base of 2
     torch.testing.assert_close(model.model.log_costs(x, often) - cost, torch.full_like(cost, LOG_2 / 4))
 
 
 def test_a_score_adds_up_over_the_stores() -> None:
     model, one = scorer(PRESETS["gnn"]), synthetic.graphs(1, seed=3)
     batch = model.batch(one)
-    is_store = torch.arange(len(batch.graph)) % 3 == 0
-    batch.values[:, [name for name, _ in VALUES].index("is_store")] = is_store.float()
-    x = torch.randn(len(batch.graph), model.config.hidden)
+    is_store = torch.arange(len(batch.batch)) % 3 == 0
+    batch.x[:, [name for name, _ in VALUES].index("is_store")] = is_store.float()
+    x = torch.randn(len(batch.batch), model.config.hidden)
     once = model.model._sum_of_stores(x, batch)
     assert once.shape == (1,)
-    twice = replace(batch, values=batch.values.repeat(2, 1), graph=batch.graph.repeat(2))
+    twice = replace(batch, x=batch.x.repeat(2, 1), batch=batch.batch.repeat(2))
     torch.testing.assert_close(model.model._sum_of_stores(x.repeat(2, 1), twice), 2 * once)
     # What the other nodes are like does not matter.
     torch.testing.assert_close(model.model._sum_of_stores(torch.where(is_store[:, None], x, 9.0), batch), once)

@@ -137,7 +137,7 @@ def test_a_module_has_the_same_graph_in_either_tvm() -> None:
     graph = extract_graphs([schedule.mod], detail="statements")
     names = [graph.type_names[number] for number in graph.node_type]
     # TVM has changed the order of a node's fields since.
-    found = sorted(zip(names, graph.values.sum(axis=1).round(2).tolist(), strict=True))
+    found = sorted(zip(names, graph.x.sum(axis=1).round(2).tolist(), strict=True))
     assert [name for name, _ in found] == [name for name, _ in NODES]
     np.testing.assert_allclose([total for _, total in found], [total for _, total in NODES], atol=0.02)
 

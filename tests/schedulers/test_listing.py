@@ -36,7 +36,7 @@ def test_every_loop_and_store_is_found_in_its_line(product: Any) -> None:
 
     graphs = extract_graphs([product], detail="statements")
     listing = list_program(product, graphs)
-    source, target = graphs.edges[:, graphs.relation == Relation.CHILD]
+    source, target = graphs.edge_index[:, graphs.edge_type == Relation.CHILD]
 
     def below(node: int) -> set[str]:
         children = target[source == node].tolist()

@@ -149,7 +149,7 @@ def test_graphs_of_candidates(task: Task, candidates: list[Any], target: Any) ->
     assert statements.errors == tree.errors == {}
     assert (statements.node_counts > 10).all()
     assert (statements.node_counts < tree.node_counts).all()
-    cores = statements.values[:, [name for name, _ in VALUES].index("cores")]
+    cores = statements.x[:, [name for name, _ in VALUES].index("cores")]
     np.testing.assert_allclose(cores, np.log2(1 + int(target.attrs["num-cores"])))
 
 
@@ -219,8 +219,8 @@ def test_a_collection_becomes_programs(
     assert info.weights == {network.name: task.weight}
     assert info.scheduler == scheduler().name
     direct = scheduler().graphs(task, target, candidates)
-    np.testing.assert_array_equal(programs.graphs.values, direct.values)
-    np.testing.assert_array_equal(programs.graphs.edges, direct.edges)
+    np.testing.assert_array_equal(programs.graphs.x, direct.x)
+    np.testing.assert_array_equal(programs.graphs.edge_index, direct.edge_index)
     without = extract(collected, with_features=False).programs
     assert without is not None
     assert without.per_store_features is None

@@ -264,7 +264,7 @@ def test_the_network_sees_a_shortlist_of_the_trees(checkpoint: Checkpoint, monke
     scorer = Scorer(replace(checkpoint, trees=trees))
     complete, by_trees = scorer.score(population), scorer.tree_scores(population)
     seen, embed = [], scorer.model.embed
-    monkeypatch.setattr(scorer.model, "embed", lambda batch: seen.append(batch.size) or embed(batch))
+    monkeypatch.setattr(scorer.model, "embed", lambda batch: seen.append(batch.num_graphs) or embed(batch))
     scores = scorer.score_shortlist(population, 5)
     assert seen == [5]
     listed = np.argsort(-by_trees)[:5]
@@ -284,9 +284,9 @@ def test_a_shortlist_leaves_empty_graphs_last(checkpoint: Checkpoint) -> None:
     empty = replace(
         empty,
         node_type=empty.node_type[:0],
-        values=empty.values[:0],
-        edges=empty.edges[:, :0],
-        relation=empty.relation[:0],
+        x=empty.x[:0],
+        edge_index=empty.edge_index[:, :0],
+        edge_type=empty.edge_type[:0],
         node_offsets=np.zeros(2, np.int64),
         edge_offsets=np.zeros(2, np.int64),
     )
@@ -330,7 +330,7 @@ def test_a_batch_holds_the_columns_that_the_model_reads(checkpoint: Checkpoint) 
     few = replace(checkpoint, value_names=names[::-1])
     few.state = {**few.state, "mean": torch.zeros(3), "std": torch.ones(3), "encoder.0.weight": torch.zeros(32, 19)}
     batch = Scorer(few).batch(population)
-    np.testing.assert_array_equal(batch.values.numpy(), population.values[:, [2, 1, 0]])
+    np.testing.assert_array_equal(batch.x.numpy(), population.x[:, [2, 1, 0]])
 
 
 def test_a_programs_cost_is_shared_among_its_stores(checkpoint: Checkpoint) -> None:

@@ -31,7 +31,7 @@ def with_an_unreadable_one(count: int) -> ProgramGraphs:
     """Graphs of which the second could not be read."""
     graphs = synthetic.graphs(count)
     empty = ProgramGraphs(
-        graphs.type_names, graphs.node_type[:0], graphs.values[:0], graphs.edges[:, :0], graphs.relation[:0],
+        graphs.type_names, graphs.node_type[:0], graphs.x[:0], graphs.edge_index[:, :0], graphs.edge_type[:0],
         np.zeros(2, np.int64), np.zeros(2, np.int64), {0: "nested too deeply"}, graphs.detail,
     )  # fmt: skip
     return ProgramGraphs.concatenate([graphs.select([0]), empty, graphs.select(np.arange(1, count - 1))])
@@ -91,7 +91,7 @@ def test_a_bug_of_a_library_does_not_stop_a_search_either(
 ) -> None:
     # Graphs that the model cannot read: not enough columns.
     graphs = synthetic.graphs(5)
-    call(model, lambda: replace(graphs, values=graphs.values[:, :2]))
+    call(model, lambda: replace(graphs, x=graphs.x[:, :2]))
     (record,) = records(caplog)
     assert record.exc_info is not None
     assert record.exc_info[0] is IndexError

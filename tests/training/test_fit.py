@@ -125,12 +125,12 @@ def test_processes_that_train_together_share_the_tasks_of_each_step(monkeypatch:
             assert all(torch.equal(getattr(part, name), getattr(whole, name)) for name in ("target", "latency", "task"))
             tasks = torch.unique(part.batch.population)
             assert tasks.tolist() == list(range(max(1, len(torch.unique(whole.task[part.own])))))
-            nodes = torch.isin(whole.batch.graph, part.own)
+            nodes = torch.isin(whole.batch.batch, part.own)
             if len(part.own):
-                assert torch.equal(part.batch.values, whole.batch.values[nodes])
+                assert torch.equal(part.batch.x, whole.batch.x[nodes])
     # The last step has one task: the second process has a graph to compute with, and nothing of the step.
     last = shares[1][-1]
-    assert (last.batch.size, len(last.own)) == (32, 0)
+    assert (last.batch.num_graphs, len(last.own)) == (32, 0)
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def test_a_new_model_standardises_the_values_that_it_reads() -> None:
     checkpoint = new_checkpoint(replace(SMALL, groups=("loop", "work")), synthetic.vectors(), programs, seed=0)
     used = columns(("loop", "work"))
     assert checkpoint.value_names == tuple(VALUES[i][0] for i in used)
-    values = programs.graphs.values[:, used].astype(np.float64)
+    values = programs.graphs.x[:, used].astype(np.float64)
     np.testing.assert_allclose(checkpoint.state["mean"].numpy(), values.mean(axis=0), atol=1e-6)
     changing = values.std(axis=0) > 0
     np.testing.assert_allclose(checkpoint.state["std"].numpy()[changing], values.std(axis=0)[changing], rtol=1e-5)
@@ -230,7 +230,7 @@ def test_a_new_model_reads_the_values_of_gpu_programs_if_there_are_some() -> Non
     own = {VALUES[i][0] for i in columns(["gpu"])}
     assert "gpu" not in cpu.config.groups
     assert own.isdisjoint(cpu.value_names)
-    programs.graphs.values[0, columns(["gpu"])[0]] = 1
+    programs.graphs.x[0, columns(["gpu"])[0]] = 1
     gpu = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
     assert gpu.config == SMALL
     assert own < set(gpu.value_names)

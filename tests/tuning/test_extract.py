@@ -47,7 +47,7 @@ def test_an_interrupted_extraction_goes_on(folder: Path, tmp_path: Path) -> None
     assert (again.added, again.known) == (0, 6)
     extract(folder, tmp_path / "whole", features=False, jobs=1)
     one, two = (GraphStore(tmp_path / name).load() for name in ("store", "whole"))
-    np.testing.assert_array_equal(one.graphs.values, two.graphs.values)
+    np.testing.assert_array_equal(one.graphs.x, two.graphs.x)
     np.testing.assert_array_equal(one.latency, two.latency)
 
 
@@ -138,8 +138,8 @@ def test_a_cluster_extracts_the_same_and_a_worker_may_die(folder: Path, tmp_path
     assert killed
     extract(folder, tmp_path / "here", jobs=1)
     one, two = (GraphStore(tmp_path / name).load(with_features=True) for name in ("there", "here"))
-    np.testing.assert_array_equal(one.graphs.values, two.graphs.values)
-    np.testing.assert_array_equal(one.graphs.edges, two.graphs.edges)
+    np.testing.assert_array_equal(one.graphs.x, two.graphs.x)
+    np.testing.assert_array_equal(one.graphs.edge_index, two.graphs.edge_index)
     np.testing.assert_array_equal(one.latency, two.latency)
 
 

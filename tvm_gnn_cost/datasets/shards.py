@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures, TaskInfo
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import parse_json
-from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import FILE_NAMES, Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.ragged import offsets_of
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.typed_json import from_json
@@ -181,25 +181,25 @@ class Shard:
             InputError: the arrays of a graph do not fit together.
         """
         node_type, node_offsets = _array(batch["node_type"], np.int32)
-        values, value_offsets = _array(batch["values"], np.float32, (len(VALUES),))
-        edges, edge_offsets = _array(batch["edges"], np.int32, (2,))
-        relation, relation_offsets = _array(batch["relation"], np.int8)
-        self._check("values", np.array_equal(value_offsets, node_offsets))
-        self._check("relation", np.array_equal(relation_offsets, edge_offsets))
+        x, x_offsets = _array(batch["values"], np.float32, (len(VALUES),))
+        edge_index, edge_offsets = _array(batch["edges"], np.int32, (2,))
+        edge_type, edge_type_offsets = _array(batch["relation"], np.int8)
+        self._check("values", np.array_equal(x_offsets, node_offsets))
+        self._check("relation", np.array_equal(edge_type_offsets, edge_offsets))
         errors = {i: error for i, error in enumerate(batch["graph_error"].to_pylist()) if error is not None}
         graphs = ProgramGraphs(
             self.type_names,
             node_type,
-            values,
-            np.ascontiguousarray(edges.T),
-            relation,
+            x,
+            np.ascontiguousarray(edge_index.T),
+            edge_type,
             node_offsets,
             edge_offsets,
             errors,
             self.detail,
         )
         wrong = graphs.wrong()
-        self._check(str(wrong), wrong is None)
+        self._check(FILE_NAMES.get(wrong or "", ""), wrong is None)
         return graphs
 
     def _check_measurements(self, task: npt.NDArray[np.int32], latency: npt.NDArray[np.float64]) -> None:
@@ -239,10 +239,10 @@ def write_shard(
         "phase": pa.array(programs.phase, pa.string()),
         "graph_error": pa.array([graphs.errors.get(i) for i in range(len(programs))], pa.string()),
         "node_type": _binary(graphs.node_type, np.int32, graphs.node_offsets),
-        "values": _binary(graphs.values, np.float32, graphs.node_offsets),
+        "values": _binary(graphs.x, np.float32, graphs.node_offsets),
         # One row for each edge, source and target, as the other arrays have one row for each node.
-        "edges": _binary(graphs.edges.T, np.int32, graphs.edge_offsets),
-        "relation": _binary(graphs.relation, np.int8, graphs.edge_offsets),
+        "edges": _binary(graphs.edge_index.T, np.int32, graphs.edge_offsets),
+        "relation": _binary(graphs.edge_type, np.int8, graphs.edge_offsets),
         "features": pa.nulls(len(programs), pa.large_binary())
         if features is None
         else _binary(features.rows, np.float32, features.offsets),

@@ -89,8 +89,8 @@ class GraphStore:
         for name, given in (("run_secs", run_secs), ("keys", keys)):
             if given is not None and len(given) != len(programs):
                 raise InputError(f"{len(programs)} programs and {len(given)} {name}: one each is needed")
-        if programs.graphs.values.shape[1] != len(VALUES):
-            raise InputError(f"{programs.graphs.values.shape[1]} values a node, expected {len(VALUES)}; extract again")
+        if programs.graphs.x.shape[1] != len(VALUES):
+            raise InputError(f"{programs.graphs.x.shape[1]} values a node, expected {len(VALUES)}; extract again")
         self.folder.mkdir(parents=True, exist_ok=True)
         with _only_writer(self.folder):
             path = self._new_path()

@@ -21,21 +21,21 @@ class GraphBatch:
     Attributes:
         type_vectors: float32[T, D], the vector of each node type.
         node_type: int64[N], row in ``type_vectors``.
-        values: float32[N, V].
+        x: float32[N, V], features of each node beside its type.
         edge_index: int64[2, E], source and target, numbered over all nodes of the batch.
-        relation: int64[E], a :class:`~tvm_gnn_cost.graphs.program_graph.Relation`.
-        graph: int64[N], number of the node's graph, ascending.
-        size: G, including graphs without nodes.
+        edge_type: int64[E], a :class:`~tvm_gnn_cost.graphs.program_graph.Relation`.
+        batch: int64[N], number of the node's graph, ascending.
+        num_graphs: G, including graphs without nodes.
         population: int64[G], ascending: graphs of one number are candidates of one task, which are compared.
     """
 
     type_vectors: Tensor
     node_type: Tensor
-    values: Tensor
+    x: Tensor
     edge_index: Tensor
-    relation: Tensor
-    graph: Tensor
-    size: int
+    edge_type: Tensor
+    batch: Tensor
+    num_graphs: int
     population: Tensor
 
     def to(self, device: torch.device | str) -> GraphBatch:
@@ -56,18 +56,18 @@ def make_batch(
     Args:
         graphs: The graphs to join.
         vectors: FastText vectors, which cover node types that were not trained on too.
-        columns: int64[V], numbers of the columns of ``values`` to keep; None keeps all.
+        columns: int64[V], numbers of the columns of ``graphs.x`` to keep; None keeps all.
         population: int64[G], ascending; by default all are one population.
     """
     counts = graphs.node_counts
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))
-    values = graphs.values if columns is None else graphs.values[:, columns]
+    x = graphs.x if columns is None else graphs.x[:, columns]
     return GraphBatch(
         torch.from_numpy(vectors.matrix(graphs.type_names)),
         torch.from_numpy(graphs.node_type.astype(np.int64)),
-        torch.from_numpy(np.ascontiguousarray(values)),
-        torch.from_numpy(graphs.edges.astype(np.int64) + shift),
-        torch.from_numpy(graphs.relation.astype(np.int64)),
+        torch.from_numpy(np.ascontiguousarray(x)),
+        torch.from_numpy(graphs.edge_index.astype(np.int64) + shift),
+        torch.from_numpy(graphs.edge_type.astype(np.int64)),
         torch.from_numpy(np.repeat(np.arange(len(graphs)), counts)),
         len(graphs),
         torch.from_numpy(np.zeros(len(graphs), np.int64) if population is None else population),

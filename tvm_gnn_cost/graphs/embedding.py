@@ -251,9 +251,9 @@ def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> n
 
 def _neighbours(graphs: ProgramGraphs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Neighbours over CHILD edges as a ragged array over the nodes of all graphs: offsets and node numbers."""
-    child = graphs.relation == Relation.CHILD
+    child = graphs.edge_type == Relation.CHILD
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))[child]
-    source, target = (graphs.edges[side, child] + shift for side in (0, 1))
+    source, target = (graphs.edge_index[side, child] + shift for side in (0, 1))
     ends = np.concatenate([source, target])
     offsets = offsets_of(np.bincount(ends, minlength=len(graphs.node_type)))
     lists = np.concatenate([target, source])[np.argsort(ends, kind="stable")]

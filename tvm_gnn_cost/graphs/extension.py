@@ -21,7 +21,7 @@ from tvm_gnn_cost.graphs.values import VALUES
 #: What to do with a program that cannot be read: ``raise``, or ``skip`` it: its graph stays empty, with its error.
 OnError = Literal["raise", "skip"]
 
-#: type_names, node_type, values, edges, relation, node_offsets, edge_offsets (DLPack tensors) and errors.
+#: type_names, node_type, x, edge_index, edge_type, node_offsets, edge_offsets (DLPack tensors) and errors.
 Extracted = tuple[Sequence[str], Any, Any, Any, Any, Any, Any, Mapping[int, str]]
 
 
@@ -33,7 +33,7 @@ class Extension(Protocol):
     #: Extracts programs of a TVM up to 0.19: (path of TVM's library, address of a ComputeDAG, addresses of its states,
     #: whole tree, threads, skip errors). If the ComputeDAG is 0, the other addresses are those of modules.
     extract_auto_scheduler: Callable[[str, int, Sequence[int], bool, int, bool], Extracted]
-    #: Returns the names of the columns of ``ProgramGraphs.values``.
+    #: Returns the names of the columns of ``ProgramGraphs.x``.
     value_names: Callable[[], Sequence[str]]
 
 
@@ -79,13 +79,13 @@ def to_graphs(extracted: Extracted, detail: Detail, target: object = None) -> Pr
     """
     names, *tensors, errors = extracted
     arrays: list[Any] = [np.from_dlpack(tensor) for tensor in tensors]
-    node_type, values, edges, relation, node_offsets, edge_offsets = arrays
+    node_type, x, edge_index, edge_type, node_offsets, edge_offsets = arrays
     graphs = ProgramGraphs(
         tuple(str(name) for name in names),
         node_type,
-        values,
-        edges,
-        relation,
+        x,
+        edge_index,
+        edge_type,
         node_offsets,
         edge_offsets,
         {int(graph): str(error) for graph, error in errors.items()},

@@ -19,6 +19,16 @@ Detail = Literal["tree", "statements"]
 #: Far above every node value; most are logarithms.
 _LARGEST = 1e18
 
+#: The arrays of :class:`ProgramGraphs` -> their names in stores and checkpoints, which are older.
+FILE_NAMES = {
+    "node_type": "node_type",
+    "x": "values",
+    "edge_index": "edges",
+    "edge_type": "relation",
+    "node_offsets": "node_offsets",
+    "edge_offsets": "edge_offsets",
+}
+
 #: Graphs that :func:`in_parts` reads at once: 100 MB or so.
 _AT_ONCE = 4096
 
@@ -54,9 +64,9 @@ class ProgramGraphs:
     Attributes:
         type_names: Names of the node types, normalised across TVM versions.
         node_type: int32[N], index into ``type_names``.
-        values: float32[N, len(graphs.values.VALUES)], columns in the order of ``VALUES`` and on the scales given there.
-        edges: int32[2, E], source and target; nodes are numbered from 0 within each graph.
-        relation: int8[E], a :class:`Relation`.
+        x: float32[N, len(graphs.values.VALUES)], columns in the order of ``VALUES`` and on the scales given there.
+        edge_index: int32[2, E], source and target; nodes are numbered from 0 within each graph.
+        edge_type: int8[E], a :class:`Relation`.
         node_offsets: int64[G + 1]; graph ``g`` has the nodes ``node_offsets[g]:node_offsets[g + 1]``. A graph
             that could not be extracted has none.
         edge_offsets: int64[G + 1], likewise for edges.
@@ -66,9 +76,9 @@ class ProgramGraphs:
 
     type_names: tuple[str, ...]
     node_type: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
-    edges: npt.NDArray[np.int32]
-    relation: npt.NDArray[np.int8]
+    x: npt.NDArray[np.float32]
+    edge_index: npt.NDArray[np.int32]
+    edge_type: npt.NDArray[np.int8]
     node_offsets: npt.NDArray[np.int64]
     edge_offsets: npt.NDArray[np.int64]
     errors: Mapping[int, str] = field(default_factory=dict)
@@ -97,17 +107,17 @@ class ProgramGraphs:
             return "edge_offsets"
         if self.node_type.shape != (nodes,) or not _below(self.node_type, len(self.type_names)):
             return "node_type"
-        if self.values.ndim != 2 or len(self.values) != nodes or not (np.abs(self.values) <= _LARGEST).all():
-            return "values"
-        if self.relation.shape != (edges,) or not _below(self.relation, len(Relation)):
-            return "relation"
-        if self.edges.shape != (2, edges) or not _below(
-            self.edges, np.repeat(self.node_counts, np.diff(self.edge_offsets))
+        if self.x.ndim != 2 or len(self.x) != nodes or not (np.abs(self.x) <= _LARGEST).all():
+            return "x"
+        if self.edge_type.shape != (edges,) or not _below(self.edge_type, len(Relation)):
+            return "edge_type"
+        if self.edge_index.shape != (2, edges) or not _below(
+            self.edge_index, np.repeat(self.node_counts, np.diff(self.edge_offsets))
         ):
-            return "edges"
+            return "edge_index"
         # A node comes after its parent.
-        source, target = self.edges[:, self.relation == Relation.CHILD]
-        return None if (source < target).all() else "edges"
+        source, target = self.edge_index[:, self.edge_type == Relation.CHILD]
+        return None if (source < target).all() else "edge_index"
 
     def select(self, graphs: Sequence[int] | npt.NDArray[np.int64]) -> ProgramGraphs:
         """The graphs with the given numbers, in the given order.
@@ -121,9 +131,9 @@ class ProgramGraphs:
         return ProgramGraphs(
             self.type_names,
             self.node_type[nodes],
-            self.values[nodes],
-            self.edges[:, edges],
-            self.relation[edges],
+            self.x[nodes],
+            self.edge_index[:, edges],
+            self.edge_type[edges],
             node_offsets,
             edge_offsets,
             {new: self.errors[old] for new, old in enumerate(graphs.tolist()) if old in self.errors},
@@ -144,9 +154,9 @@ class ProgramGraphs:
             detail: See the attribute.
         """
         numbers, offsets = np.zeros(0, np.int32), np.zeros(1, np.int64)
-        values, edges = np.zeros((0, columns), np.float32), np.zeros((2, 0), np.int32)
+        x, edge_index = np.zeros((0, columns), np.float32), np.zeros((2, 0), np.int32)
         return ProgramGraphs(
-            type_names, numbers, values, edges, np.zeros(0, np.int8), offsets, offsets.copy(), detail=detail
+            type_names, numbers, x, edge_index, np.zeros(0, np.int8), offsets, offsets.copy(), detail=detail
         )
 
     @staticmethod
@@ -170,9 +180,9 @@ class ProgramGraphs:
         return ProgramGraphs(
             tuple(names),
             np.concatenate(types),
-            np.concatenate([part.values for part in parts]),
-            np.concatenate([part.edges for part in parts], axis=1),
-            np.concatenate([part.relation for part in parts]),
+            np.concatenate([part.x for part in parts]),
+            np.concatenate([part.edge_index for part in parts], axis=1),
+            np.concatenate([part.edge_type for part in parts]),
             join([part.node_offsets for part in parts]),
             join([part.edge_offsets for part in parts]),
             {

@@ -62,11 +62,11 @@ def store_rows(graphs: Graphs, columns: npt.NDArray[np.int64]) -> StoreRows:
 def _rows_of_part(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> StoreRows:
     parent = _parents(graphs)
     stores, loads, loops = (_nodes_of(graphs, name) for name in ("BufferStore", "BufferLoad", "For"))
-    repeated = loops[graphs.values[loops, _COLUMN["extent"]] > _ONCE]
+    repeated = loops[graphs.x[loops, _COLUMN["extent"]] > _ONCE]
     around, count = _loops_around(stores, parent, repeated)
     nodes = np.concatenate([stores[:, None], _loads_of(graphs, stores, loads, parent), around], axis=1)
     # Whole rows are gathered: single values would take ten times as long.
-    values = graphs.values[nodes.ravel()][:, columns]
+    values = graphs.x[nodes.ravel()][:, columns]
     values[nodes.ravel() < 0] = np.nan
     values = values.reshape(len(stores), nodes.shape[1] * len(columns))
     rows = np.concatenate([count[:, None].astype(np.float32), values], axis=1)
@@ -83,9 +83,9 @@ def _nodes_of(graphs: ProgramGraphs, name: str) -> npt.NDArray[np.int64]:
 def _parents(graphs: ProgramGraphs) -> npt.NDArray[np.int64]:
     """The parent of each node in the syntax tree, numbered over all graphs; -1 for a root."""
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))
-    child = graphs.relation == Relation.CHILD
+    child = graphs.edge_type == Relation.CHILD
     parent = np.full(len(graphs.node_type), -1, np.int64)
-    parent[graphs.edges[1, child] + shift[child]] = graphs.edges[0, child] + shift[child]
+    parent[graphs.edge_index[1, child] + shift[child]] = graphs.edge_index[0, child] + shift[child]
     return parent
 
 
@@ -106,7 +106,7 @@ def _loads_of(
         climbing = climbing[~is_store[owner[climbing]]]
     own = owner >= 0
     row, loads = np.searchsorted(stores, owner[own]), loads[own]
-    order = np.lexsort((-graphs.values[loads, _COLUMN["unique_bytes"]], row))
+    order = np.lexsort((-graphs.x[loads, _COLUMN["unique_bytes"]], row))
     row, loads = row[order], loads[order]
     place = np.arange(len(row)) - np.searchsorted(row, row)
     first = place < _LOADS

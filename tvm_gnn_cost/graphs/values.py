@@ -1,4 +1,4 @@
-"""The columns of ``ProgramGraphs.values``, in groups.
+"""The columns of ``ProgramGraphs.x``, in groups.
 
 Counts, bytes, extents and depths are ``log2(1 + x)``, signed quantities ``sign(x) * log2(1 + |x|)``, flags 0 or 1. A
 column that does not apply to a node is 0 there.

@@ -16,39 +16,39 @@ class RelationalConv(nn.Module):
     each relation's weights, and no edge's row is ever stored.
 
     Args:
-        channels_in: Number of channels of the input.
-        channels_out: Number of channels of the output.
-        relations: Number of relations.
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        num_relations: Number of relations.
     """
 
-    def __init__(self, channels_in: int, channels_out: int, relations: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, num_relations: int) -> None:
         super().__init__()
-        self.relations = relations
-        self.weight = nn.Parameter(torch.empty(relations, channels_in, channels_out))
-        self.root = nn.Parameter(torch.empty(channels_in, channels_out))
-        self.bias = nn.Parameter(torch.empty(channels_out))
+        self.num_relations = num_relations
+        self.weight = nn.Parameter(torch.empty(num_relations, in_channels, out_channels))
+        self.root = nn.Parameter(torch.empty(in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(out_channels))
         glorot(self.weight)
         glorot(self.root)
         zeros(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Tensor, relation: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
         """Convolves a graph.
 
         Args:
-            x: float32[N, channels_in], one row for each node.
+            x: float32[N, in_channels], one row for each node.
             edge_index: int64[2, E], source and target of each edge.
-            relation: int64[E], relation of each edge.
+            edge_type: int64[E], relation of each edge.
 
         Returns:
-            float32[N, channels_out].
+            float32[N, out_channels].
         """
         out = torch.addmm(self.bias, x, self.root)
         # Edges by relation and target.
-        key, order = (relation * len(x) + edge_index[1]).sort()
+        key, order = (edge_type * len(x) + edge_index[1]).sort()
         neighbourhoods, count = torch.unique_consecutive(key, return_counts=True)
         source, first = edge_index[0][order], count.cumsum(0) - count
-        edges_of = torch.bincount(relation, minlength=self.relations).cpu().tolist()
-        means_of = torch.bincount(neighbourhoods // max(1, len(x)), minlength=self.relations).cpu().tolist()
+        edges_of = torch.bincount(edge_type, minlength=self.num_relations).cpu().tolist()
+        means_of = torch.bincount(neighbourhoods // max(1, len(x)), minlength=self.num_relations).cpu().tolist()
         parts = torch.split(source, edges_of), torch.split(first, means_of), torch.split(neighbourhoods, means_of)
         for number, (edges, begin, targets) in enumerate(zip(*parts, strict=True)):
             if len(edges):

@@ -223,17 +223,17 @@ class TopKGNN(nn.Module):
     def embed(self, batch: GraphBatch) -> Embedded:
         """What the score of each graph is made of."""
         x = self._encode(batch)
-        edge_index, relation, graph = self._edges(batch)
+        edge_index, edge_type, graph = self._edges(batch)
         readouts: list[Tensor] = []
         costs = stores = None
         for layer, pool in enumerate(self.pools):
-            x = self._convolve(layer, x, edge_index, relation)
+            x = self._convolve(layer, x, edge_index, edge_type)
             # Pooling leaves nodes out: what adds up over the program is read before it.
             if layer == 0:
                 costs = self.log_costs(x, batch) if self.config.costs else None
                 stores = self._sum_of_stores(x, batch) if self.config.stores else None
-            x, edge_index, relation, graph, _, _ = pool(x, edge_index, relation, graph)
-            readouts.append(self._read(x, graph, batch.size))
+            x, edge_index, edge_type, graph, _, _ = pool(x, edge_index, edge_type, graph)
+            readouts.append(self._read(x, graph, batch.num_graphs))
         return Embedded(torch.stack(readouts).sum(dim=0), costs, stores)
 
     def score(self, embedded: Embedded, population: Tensor) -> Tensor:
@@ -264,8 +264,8 @@ class TopKGNN(nn.Module):
         """
         cost = self._node_costs(x, batch)
         # Subtract each graph's largest cost, so that exp() cannot overflow. A graph without nodes costs nothing.
-        largest = global_max_pool(cost, batch.graph, batch.size).detach()
-        total = global_add_pool(torch.exp(cost - largest[batch.graph]), batch.graph, batch.size)
+        largest = global_max_pool(cost, batch.batch, batch.num_graphs).detach()
+        total = global_add_pool(torch.exp(cost - largest[batch.batch]), batch.batch, batch.num_graphs)
         # A program of about 1 ms has some exp(12) iterations; 4 is about the deviation over programs.
         logarithm: Tensor = (torch.log(total + 1e-9) + largest - 12) / 4
         return logarithm
@@ -275,7 +275,7 @@ class TopKGNN(nn.Module):
         cost: Tensor = self.cost(x)
         if self.iterations is not None:
             # Stored as log2(1 + n).
-            cost = cost + math.log(2) * batch.values[:, self.iterations, None]
+            cost = cost + math.log(2) * batch.x[:, self.iterations, None]
         return cost
 
     def _sum_of_stores(self, x: Tensor, batch: GraphBatch) -> Tensor:
@@ -285,64 +285,64 @@ class TopKGNN(nn.Module):
             x: float32[N, hidden], the nodes' channels after the first convolution.
             batch: The batch.
         """
-        graph = batch.graph
+        graph = batch.batch
         if self.is_store is not None:
-            is_store = batch.values[:, self.is_store] > 0
+            is_store = batch.x[:, self.is_store] > 0
             x, graph = x[is_store], graph[is_store]
-        added: Tensor = global_add_pool(self.store(x).squeeze(1), graph, batch.size)
+        added: Tensor = global_add_pool(self.store(x).squeeze(1), graph, batch.num_graphs)
         return added
 
     def cost_shares(self, batch: GraphBatch) -> Tensor:
         """Share of each node in its program's costs: float32[N]; all zero without ``costs``."""
         if not self.config.costs:
-            return batch.values.new_zeros(len(batch.node_type))
-        edge_index, relation, _ = self._edges(batch)
-        x = self._convolve(0, self._encode(batch), edge_index, relation)
-        shares: Tensor = softmax(self._node_costs(x, batch), batch.graph, num_nodes=batch.size).mean(dim=1)
+            return batch.x.new_zeros(len(batch.node_type))
+        edge_index, edge_type, _ = self._edges(batch)
+        x = self._convolve(0, self._encode(batch), edge_index, edge_type)
+        shares: Tensor = softmax(self._node_costs(x, batch), batch.batch, num_nodes=batch.num_graphs).mean(dim=1)
         return shares
 
     def kept(self, batch: GraphBatch) -> Tensor:
         """How many of the poolings keep each node: int64[N]."""
         x = self._encode(batch)
-        edge_index, relation, graph = self._edges(batch)
+        edge_index, edge_type, graph = self._edges(batch)
         node = torch.arange(len(x), device=x.device)
         found = torch.zeros_like(node)
         for layer, pool in enumerate(self.pools):
-            x = self._convolve(layer, x, edge_index, relation)
-            x, edge_index, relation, graph, stays, _ = pool(x, edge_index, relation, graph)
+            x = self._convolve(layer, x, edge_index, edge_type)
+            x, edge_index, edge_type, graph, stays, _ = pool(x, edge_index, edge_type, graph)
             node = node[stays]
             found[node] += 1
         return found
 
     def _encode(self, batch: GraphBatch) -> Tensor:
-        x = torch.cat([batch.type_vectors[batch.node_type], (batch.values - self.mean) / self.std], dim=1)
+        x = torch.cat([batch.type_vectors[batch.node_type], (batch.x - self.mean) / self.std], dim=1)
         encoded: Tensor = self.encoder(x)
         return encoded
 
-    def _convolve(self, layer: int, x: Tensor, edge_index: Tensor, relation: Tensor) -> Tensor:
+    def _convolve(self, layer: int, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
         if self.config.conv == "graph":
             convolved: Tensor = torch.relu(self.convs[layer](x, edge_index))
             return convolved
-        normed: Tensor = self.norms[layer](self.convs[layer](x, edge_index, relation))
+        normed: Tensor = self.norms[layer](self.convs[layer](x, edge_index, edge_type))
         return torch.relu(normed) + x
 
     def _edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Edges in both directions, their relations and the nodes' graphs; a reversed edge has another relation."""
-        edge_index, relation = batch.edge_index, batch.relation
+        edge_index, edge_type = batch.edge_index, batch.edge_type
         if self.config.conv == "graph":
-            tree = relation == Relation.CHILD
-            edge_index, relation = edge_index[:, tree], relation[tree]
+            tree = edge_type == Relation.CHILD
+            edge_index, edge_type = edge_index[:, tree], edge_type[tree]
         return (
             torch.cat([edge_index, edge_index.flip(0)], dim=1),
-            torch.cat([relation, relation + len(Relation)]),
-            batch.graph,
+            torch.cat([edge_type, edge_type + len(Relation)]),
+            batch.batch,
         )
 
-    def _read(self, x: Tensor, graph: Tensor, size: int) -> Tensor:
-        parts = [global_max_pool(x, graph, size), global_mean_pool(x, graph, size)]
+    def _read(self, x: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+        parts = [global_max_pool(x, batch, num_graphs), global_mean_pool(x, batch, num_graphs)]
         if self.config.total:
             # A usual statement graph has 64 nodes: this gives the sum the size of the other two.
-            parts.append(global_add_pool(x, graph, size) / 64)
+            parts.append(global_add_pool(x, batch, num_graphs) / 64)
         return torch.cat(parts, dim=1)
 
 

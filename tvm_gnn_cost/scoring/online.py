@@ -12,7 +12,7 @@ import torch
 from scipy.special import expit
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import FILE_NAMES, Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.losses import combine
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
@@ -20,8 +20,6 @@ from tvm_gnn_cost.scoring.tensor_file import with_prefix
 
 #: The network scores at least so many candidates and this share of a population; trees take a fraction of its time.
 _LEAST_LISTED, _SHARE_LISTED = 64, 0.25
-
-_GRAPH_FIELDS = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets")
 
 
 @dataclass(frozen=True)
@@ -195,8 +193,9 @@ class OnlineModel:
         for number, (task, buffer) in enumerate(self.buffers.items()):
             tasks.append({"task": task, "type_names": list(buffer.graphs.type_names)})
             extra[f"buffer.{number}.latency"] = torch.from_numpy(buffer.latency)
-            for name in _GRAPH_FIELDS:
-                extra[f"buffer.{number}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(buffer.graphs, name)))
+            for attribute, name in FILE_NAMES.items():
+                array = np.ascontiguousarray(getattr(buffer.graphs, attribute))
+                extra[f"buffer.{number}.{name}"] = torch.from_numpy(array)
         return replace(self.checkpoint, extra=extra, extra_info={"updates": self.updates, "tasks": tasks})
 
     @staticmethod
@@ -214,14 +213,16 @@ class OnlineModel:
             model.updates = int(info["updates"])
             tasks: list[dict[str, Any]] = info["tasks"]
             for number, entry in enumerate(tasks):
-                arrays: dict[str, Any] = {name: extra[f"buffer.{number}.{name}"].numpy() for name in _GRAPH_FIELDS}
+                arrays: dict[str, Any] = {
+                    attribute: extra[f"buffer.{number}.{name}"].numpy() for attribute, name in FILE_NAMES.items()
+                }
                 graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=model.detail, **arrays)
-                if graphs.values.shape[1] != len(VALUES):
-                    raise ValueError(f"{graphs.values.shape[1]} values a node, expected {len(VALUES)}")
+                if graphs.x.shape[1] != len(VALUES):
+                    raise ValueError(f"{graphs.x.shape[1]} values a node, expected {len(VALUES)}")
                 latency = extra[f"buffer.{number}.latency"].numpy()
                 wrong = "latency" if latency.shape != (len(graphs),) or not (latency > 0).all() else graphs.wrong()
                 if wrong is not None:
-                    raise ValueError(f"the {wrong} of task {number}")
+                    raise ValueError(f"the {FILE_NAMES.get(wrong, wrong)} of task {number}")
                 model.buffers[entry["task"]] = _TaskBuffer(graphs, latency)
             now = with_prefix(extra, "now.")
             model.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})

@@ -248,7 +248,7 @@ def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Progr
     """
     if vectors.dim != config.type_dim:
         raise InputError(f"node type vectors of length {vectors.dim}, and the model reads {config.type_dim}")
-    scale = Scale.fit(part.values for part in in_parts(train.graphs))
+    scale = Scale.fit(part.x for part in in_parts(train.graphs))
     # They are counts: without a kernel all are 0.
     if not scale.mean[columns(["gpu"])].any():
         config = replace(config, groups=tuple(group for group in config.groups if group != "gpu"))

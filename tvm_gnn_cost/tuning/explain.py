@@ -158,7 +158,7 @@ def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
     """
     graphs, nodes = listing.graphs, scorer.nodes(listing.graphs)
     parent = np.full(len(graphs.node_type), -1)
-    source, target = graphs.edges[:, graphs.relation == Relation.CHILD]
+    source, target = graphs.edge_index[:, graphs.edge_type == Relation.CHILD]
     parent[target] = source
     at = {node: line for line, (_, node) in enumerate(listing.lines) if node >= 0}
     # A node comes after its parent.

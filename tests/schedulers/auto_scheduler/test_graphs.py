@@ -26,7 +26,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extrac
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, Checkpoint
 
 COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
-ARRAYS = ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets")
+ARRAYS = ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets")
 
 
 def lower(task, state) -> tvm.IRModule:
@@ -34,7 +34,7 @@ def lower(task, state) -> tvm.IRModule:
 
 
 def value(graphs: ProgramGraphs, node: int, name: str) -> float:
-    x = float(graphs.values[node, COLUMN[name]])
+    x = float(graphs.x[node, COLUMN[name]])
     return float(np.copysign(2 ** abs(x) - 1, x))
 
 
@@ -43,7 +43,7 @@ def nodes(graphs: ProgramGraphs, name: str) -> list[int]:
 
 
 def check_against_the_tree(mods: list[tvm.IRModule], tree: ProgramGraphs, statements: ProgramGraphs) -> None:
-    assert np.isfinite(tree.values).all()
+    assert np.isfinite(tree.x).all()
     for graph, mod in enumerate(mods):
         expected = syntax_tree(mod)
         check_graph(tree, statements, graph, expected)
@@ -54,7 +54,7 @@ def check_against_the_tree(mods: list[tvm.IRModule], tree: ProgramGraphs, statem
                 assert value(tree, row, "const_0") == pytest.approx(min(max(number, -3e38), 3e38), rel=1e-4)
             if node.type == "For" and isinstance(node.obj.extent, tir.IntImm):
                 assert value(tree, row, "extent") == pytest.approx(int(node.obj.extent), rel=1e-4)
-                assert tree.values[row, COLUMN["kind_serial"] + int(node.obj.kind)] == 1
+                assert tree.x[row, COLUMN["kind_serial"] + int(node.obj.kind)] == 1
 
 
 @pytest.mark.parametrize("network", ["resnet_18", "mobilenet", "inception_v3", "squeezenet_v1.1", "dcgan", ""])
@@ -107,8 +107,8 @@ def test_values_of_an_unscheduled_matmul():
     for node, (innermost, second) in strides.items():
         assert value(graphs, node, "stride_innermost") == pytest.approx(innermost, rel=1e-4)
         assert value(graphs, node, "stride_second") == pytest.approx(second, rel=1e-4)
-    assert graphs.values[[a, b, c, store], COLUMN["buffer_is_param"]].tolist() == [1, 1, 1, 1]
-    assert graphs.values[[a, b, c, store], COLUMN["is_update"]].tolist() == [0, 0, 1, 1]
+    assert graphs.x[[a, b, c, store], COLUMN["buffer_is_param"]].tolist() == [1, 1, 1, 1]
+    assert graphs.x[[a, b, c, store], COLUMN["is_update"]].tolist() == [0, 0, 1, 1]
 
 
 def test_annotations_and_partial_buffers_count():
@@ -126,7 +126,7 @@ def test_annotations_and_partial_buffers_count():
     (padding,) = (
         n
         for n in nodes(graphs, "BufferStore")
-        if not graphs.values[n, COLUMN["buffer_is_param"]]
+        if not graphs.x[n, COLUMN["buffer_is_param"]]
         and value(graphs, n, "buffer_bytes") == pytest.approx(3 * 3 * 16 * 4, rel=1e-3)
     )
     assert value(graphs, padding, "stride_innermost") == pytest.approx(4)

@@ -31,9 +31,9 @@ def test_the_store_holds_the_graphs_of_the_measured_modules(database: Database, 
     for i in range(len(direct)):
         ours, theirs = programs.graphs.select([i]), direct.select([i])
         assert [ours.type_names[t] for t in ours.node_type] == [theirs.type_names[t] for t in theirs.node_type]
-        np.testing.assert_array_equal(ours.values, theirs.values)
-        np.testing.assert_array_equal(ours.edges, theirs.edges)
-        np.testing.assert_array_equal(ours.relation, theirs.relation)
+        np.testing.assert_array_equal(ours.x, theirs.x)
+        np.testing.assert_array_equal(ours.edge_index, theirs.edge_index)
+        np.testing.assert_array_equal(ours.edge_type, theirs.edge_type)
     assert len(programs) == len(direct)
 
 

@@ -119,7 +119,7 @@ def nodes(graphs: ProgramGraphs, name: str) -> list[int]:
 
 def value(graphs: ProgramGraphs, node: int, name: str) -> float:
     """A value with its logarithm undone."""
-    x = float(graphs.values[node, COLUMN[name]])
+    x = float(graphs.x[node, COLUMN[name]])
     return round(math.copysign(2 ** abs(x) - 1, x), 2)
 
 
@@ -199,12 +199,12 @@ def test_each_kernel_of_a_program_has_its_own_values() -> None:
     assert kernel(graphs, second)[:2] == [64, 1]
     assert [value(graphs, node, "warp_sectors") for node in (first, second)] == [4, 1]
     # What lies outside of both has none.
-    assert not graphs.values[nodes(graphs, "PrimFunc")[0], columns(["gpu"])].any()
+    assert not graphs.x[nodes(graphs, "PrimFunc")[0], columns(["gpu"])].any()
 
 
 def test_a_program_of_a_cpu_has_none_of_these_values() -> None:
     mods = [candidate.sch.mod for candidate in candidates(matmul("float32", 64), small_target(), 4)]
-    assert not extract_graphs(mods).values[:, columns(["gpu"])].any()
+    assert not extract_graphs(mods).x[:, columns(["gpu"])].any()
 
 
 def matmul(dtype: str, size: int) -> tvm.IRModule:
@@ -264,15 +264,15 @@ def test_shared_memory_of_candidates_is_what_lowering_allocates(sampled: dict[st
         assert max(expected) > 0
         for graph, lowered in enumerate(expected):
             rows_of_graph = slice(*graphs.node_offsets[graph : graph + 2])
-            most = graphs.values[rows_of_graph, COLUMN["shared_bytes"]].max()
+            most = graphs.x[rows_of_graph, COLUMN["shared_bytes"]].max()
             assert 2**most - 1 == pytest.approx(lowered, rel=1e-3), name
 
 
 def test_tensor_intrinsics_and_asynchronous_copies_are_seen(sampled: dict[str, list[Any]]) -> None:
     graphs = extract_graphs([candidate.sch.mod for candidate in sampled["half"]], detail="statements")
     assert any("mma" in name for name in graphs.type_names), graphs.type_names
-    assert graphs.values[:, COLUMN["register_bytes"]].max() > 0
-    assert np.isfinite(graphs.values).all()
+    assert graphs.x[:, COLUMN["register_bytes"]].max() > 0
+    assert np.isfinite(graphs.x).all()
 
 
 def test_the_cost_model_scores_a_population(sampled: dict[str, list[Any]]) -> None:

@@ -74,12 +74,12 @@ def nodes(graphs: ProgramGraphs, name: str, graph: int = 0) -> list[int]:
 
 def value(graphs: ProgramGraphs, node: int, name: str) -> float:
     """A value with its logarithm undone."""
-    x = float(graphs.values[node, COLUMN[name]])
+    x = float(graphs.x[node, COLUMN[name]])
     return float(np.copysign(2 ** abs(x) - 1, x))
 
 
 def edges(graphs: ProgramGraphs, relation: Relation) -> list[tuple[int, int]]:
-    return [(int(s), int(t)) for s, t in graphs.edges[:, graphs.relation == relation].T]
+    return [(int(s), int(t)) for s, t in graphs.edge_index[:, graphs.edge_type == relation].T]
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +102,12 @@ def test_memory_of_an_earlier_population_leaves_no_trace(schedules: list[tvm.IRM
     expected = extract_graphs(schedules)
     for mods in (large, large[::-1], large):
         graphs = extract_graphs(mods)
-        assert graphs.values.nbytes > 1 << 22
-    np.testing.assert_array_equal(graphs.values[: len(expected.values)], expected.values)
+        assert graphs.x.nbytes > 1 << 22
+    np.testing.assert_array_equal(graphs.x[: len(expected.x)], expected.x)
     np.testing.assert_array_equal(graphs.node_type[: len(expected.node_type)], expected.node_type)
     first = slice(0, expected.edge_offsets[-1])
-    np.testing.assert_array_equal(graphs.edges[:, first], expected.edges)
-    np.testing.assert_array_equal(graphs.relation[first], expected.relation)
+    np.testing.assert_array_equal(graphs.edge_index[:, first], expected.edge_index)
+    np.testing.assert_array_equal(graphs.edge_type[first], expected.edge_type)
 
 
 def test_the_groups_have_all_columns():
@@ -120,7 +120,7 @@ def test_every_node_of_real_schedules(schedules: list[tvm.IRModule]):
     tree = extract_graphs(schedules)
     statements = extract_graphs(schedules, detail="statements")
     assert tree.type_names == tuple(sorted(set(tree.type_names)))
-    assert np.isfinite(tree.values).all()
+    assert np.isfinite(tree.x).all()
     for graph, mod in enumerate(schedules):
         check_graph(tree, statements, graph, syntax_tree(mod))
 
@@ -135,13 +135,13 @@ def test_values_of_immediates_and_loops_of_real_schedules(schedules: list[tvm.IR
             if node.type in ("IntImm", "FloatImm"):
                 number = min(max(float(node.obj.value), -3e38), 3e38)
                 stored = np.sign(number) * np.log2(1 + abs(number))
-                assert graphs.values[row, COLUMN["const_0"]] == pytest.approx(stored, rel=1e-5)
-                assert graphs.values[row, COLUMN["const_1"]] == 1
+                assert graphs.x[row, COLUMN["const_0"]] == pytest.approx(stored, rel=1e-5)
+                assert graphs.x[row, COLUMN["const_1"]] == 1
             iterations[i] = iterations[node.parent]
             if node.type == "For":
                 iterations[i] *= int(node.obj.extent)
                 assert value(graphs, row, "extent") == pytest.approx(int(node.obj.extent), rel=1e-4)
-                assert graphs.values[row, COLUMN["kind_serial"] + int(node.obj.kind)] == 1
+                assert graphs.x[row, COLUMN["kind_serial"] + int(node.obj.kind)] == 1
             if node.type in ("For", "BufferStore"):
                 parent = expected[node.parent]
                 if not (parent.type == "Block" and parent.obj.init is not None):
@@ -153,7 +153,7 @@ def test_the_result_does_not_depend_on_the_threads(schedules: list[tvm.IRModule]
     for threads in (0, 2, 7):
         many = extract_graphs(schedules, threads=threads)
         assert many.type_names == one.type_names
-        for name in ("node_type", "values", "edges", "relation", "node_offsets", "edge_offsets"):
+        for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
             np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
 
 
@@ -177,7 +177,7 @@ def test_accesses_of_a_tiled_matmul():
     assert value(graphs, loads[2], "reuse_count") == pytest.approx(4)
     assert value(graphs, loads[2], "reuse_iterations") == pytest.approx(4 * 16, rel=1e-4)
     assert value(graphs, loads[2], "reuse_bytes") == pytest.approx((16 + 4 + 4 * 16) * 4, rel=1e-4)
-    flags = graphs.values[:, [COLUMN["is_update"], COLUMN["parallel_in_address"], COLUMN["buffer_is_param"]]]
+    flags = graphs.x[:, [COLUMN["is_update"], COLUMN["parallel_in_address"], COLUMN["buffer_is_param"]]]
     assert flags[[init, store, *loads]].tolist() == [[0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 0, 1]]
     # the block's init runs in the first iteration of the reduction alone
     assert value(graphs, init, "executions") == pytest.approx(32 * 48, rel=1e-3)
@@ -314,8 +314,8 @@ def test_bad_arguments():
 def test_no_modules():
     graphs = extract_graphs([])
     assert len(graphs) == 0
-    assert graphs.values.shape == (0, len(VALUES))
-    assert graphs.edges.shape == (2, 0)
+    assert graphs.x.shape == (0, len(VALUES))
+    assert graphs.edge_index.shape == (2, 0)
 
 
 def test_other_threads_run_meanwhile():

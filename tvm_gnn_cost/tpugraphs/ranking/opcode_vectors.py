@@ -38,13 +38,13 @@ def opcode_vectors(graphs: Sequence[PreparedGraph], dim: int, seed: int) -> npt.
     """
     names = (_UNKNOWN, *OPCODES)
     opcode = np.concatenate([graph.opcode for graph in graphs])
-    edges = np.concatenate([graph.edge_index for graph in graphs], axis=1).astype(np.int32)
+    edge_index = np.concatenate([graph.edge_index for graph in graphs], axis=1).astype(np.int32)
     population = ProgramGraphs(
         type_names=names,
         node_type=np.where(opcode < OPCODE_COUNT, opcode, 0).astype(np.int32),
-        values=np.zeros((len(opcode), 0), np.float32),
-        edges=edges,
-        relation=np.full(edges.shape[1], Relation.CHILD, np.int8),
+        x=np.zeros((len(opcode), 0), np.float32),
+        edge_index=edge_index,
+        edge_type=np.full(edge_index.shape[1], Relation.CHILD, np.int8),
         node_offsets=offsets_of([len(graph.opcode) for graph in graphs]),
         edge_offsets=offsets_of([graph.edge_index.shape[1] for graph in graphs]),
     )
