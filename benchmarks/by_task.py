@@ -1,15 +1,14 @@
 """The shipped checkpoint on each task of the networks that trained nothing, beside TVM's XGBoost model.
 
 Runs in either environment. The checkpoint ranks the measured programs that come with the project; XGBModel is trained
-on the same training programs with seed 0. Writes each task's metrics, and the predicted and measured throughput of
-every program.
+on the same training programs with seed 0. Writes the pairwise accuracy on each task, and the predicted and measured
+throughput of every program.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
@@ -17,7 +16,7 @@ from rich.table import Table
 from common import console, parser, result_name, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
-from trained import processor_of_each, rows_of_networks
+from trained import rows_of_networks
 from tvm_gnn_cost import Checkpoint, GraphStore
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
@@ -44,16 +43,16 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
         pairs = (f"{row.metrics['pairwise_accuracy']:.2f}" for row in rows)
         table.add_row(rows[0].task, str(rows[0].programs), *pairs)
     console.print(table)
-    processor, measured = processor_of_each(test).tolist(), test.throughput().tolist()
-    predicted = {name: both[1].tolist() for name, both in predictions.items()}
+    throughput: dict[str, list[float]] = {"measured": test.throughput().tolist()}
+    throughput |= {name: predicted.tolist() for name, (_, predicted) in predictions.items()}
     metrics = {
         "models": {name: overall for name, (overall, _) in found.items()},
-        "tasks": {name: [asdict(task) for task in tasks] for name, (_, tasks) in found.items()},
-        "programs": [
-            {"processor": processor[i], "measured": round(measured[i], 4)}
-            | {name: round(values[i], 4) for name, values in predicted.items()}
-            for i in range(len(test))
+        "tasks": [
+            {"task": rows[0].task, "programs": rows[0].programs}
+            | {name: round(row.metrics["pairwise_accuracy"], 4) for name, row in zip(found, rows, strict=True)}
+            for rows in zip(*(tasks for _, tasks in found.values()), strict=True)
         ],
+        "throughput": {name: [round(value, 3) for value in values] for name, values in throughput.items()},
     }
     settings = {"held_out": list(held_out), "quick": arguments.quick, "data_measured_on": measured_on(data)}
     write_result(arguments.json, result_name("by_task", scheduler().name), settings, metrics)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import describe_machine, use_all_cores
 
 console = Console(width=160)
@@ -100,4 +102,6 @@ def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], me
         "settings": settings,
         "metrics": metrics,
     }
-    write_json(path, result)
+    # A list of numbers takes one line.
+    text = re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), json.dumps(result, indent=1))
+    write_text(path, f"{text}\n")

@@ -1,8 +1,7 @@
 """Accuracy against the number of training tasks and of programs of each, for our model and TVM's two.
 
-Runs in either environment, on the measured programs of its scheduler that come with the project, and tests on networks
-that no model was trained on. A smaller share is a part of a larger one of the same seed. Writes a plot beside the JSON.
-Every finished run is saved at once, and a saved run is not run again.
+Runs in either environment, on the measured programs of its scheduler that come with the project, and tests on held-out
+networks. A smaller share is a part of a larger one of the same seed. Finished runs are saved; the same command resumes.
 """
 
 from __future__ import annotations
@@ -13,12 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
 from rich.table import Table
 
 from common import console, parser, result_name, write_result
@@ -28,8 +22,7 @@ from trained import Job, Share, run_all
 from tvm_gnn_cost.evaluation.compare import summarise
 from tvm_gnn_cost.schedulers import scheduler
 
-_COLOURS = {"gnn": "tab:blue", "xgb": "tab:orange", "mlp": "tab:green"}
-MODELS = tuple(_COLOURS)
+MODELS = ("gnn", "xgb", "mlp")
 _TASKS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 _PROGRAMS_PER_TASK = (2, 4, 8)
 _METRICS = {"pairwise_accuracy": "pairs in order", "top1": "top-1", "top5": "top-5"}
@@ -62,33 +55,8 @@ def halving(points: Sequence[Point], metric: str) -> float | None:
     return float(2**slope)
 
 
-def plot(models: Mapping[str, Sequence[Point]], path: Path) -> None:
-    """A metric a plot: a line a model for fewer tasks, a dashed one for fewer programs a task."""
-    figure, axes = plt.subplots(1, len(_METRICS), figsize=(5 * len(_METRICS), 4.4))
-    for axis, (metric, label) in zip(axes, _METRICS.items(), strict=True):
-        for name, points in models.items():
-            lines = {
-                "-": ("fewer tasks", [one for one in points if one["programs_per_task"] is None]),
-                "--": ("fewer programs a task", [one for one in points if one["share_of_tasks"] == 1]),
-            }
-            for style, (what, line) in lines.items():
-                line = sorted(line, key=lambda one: int(one["programs"]))
-                mean, std = ([one["metrics"][metric][key] for one in line] for key in ("mean", "std"))
-                programs = [one["programs"] for one in line]
-                axis.errorbar(
-                    programs, mean, std, fmt=f"o{style}", color=_COLOURS[name], capsize=3, label=f"{name}, {what}"
-                )
-        axis.set(xscale="log", xlabel="programs to train on", title=label)
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.xaxis.set_minor_formatter(NullFormatter())
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=len(models))
-    figure.tight_layout(rect=(0, 0.12, 1, 1))
-    figure.savefig(path, dpi=110)
-
-
 def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path, finished: Path) -> None:
-    """Runs what is missing among the ``finished`` runs on ``data``, prints the table, draws it and writes the JSON."""
+    """Runs what is missing among the ``finished`` runs on ``data``, prints the table and writes the JSON."""
     held_out, seeds = arguments.held_out, range(arguments.seeds)
     shares = [Share(tasks) for tasks in _TASKS] + [Share(1.0, programs) for programs in _PROGRAMS_PER_TASK]
     if arguments.quick:
@@ -116,8 +84,6 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     settings = {"seeds": list(seeds), "held_out": list(held_out), "epochs": arguments.epochs, "quick": arguments.quick}
     settings["data_measured_on"] = measured_on(data)
     metrics = {"models": models, "errors_left_after_twice_the_tasks": doubling}
-    if arguments.json:
-        plot(models, arguments.json.with_suffix(".png"))
     write_result(arguments.json, result_name("curves", scheduler().name), settings, metrics)
 
 

@@ -19,10 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from rich.table import Table
 
 import tvm_gnn_cost
@@ -161,32 +157,8 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
-def plot(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None:
-    """Latency against minutes, a panel a network, a line a model and seed, and the peers' medians across."""
-    networks = list(dict.fromkeys(point.network for point in points))
-    figure, axes = plt.subplots(1, len(networks), figsize=(5 * len(networks), 4), squeeze=False)
-    for axis, network in zip(axes[0], networks, strict=True):
-        own = [point for point in points if point.network == network]
-        found = _medians(timed[network])
-        for (model, seed), colour in {(p.model, p.seed): _COLOURS.get(p.model, "tab:green") for p in own}.items():
-            line = sorted((p.wall_clock_s / 60, found[p.name]) for p in own if (p.model, p.seed) == (model, seed))
-            axis.plot(*zip(*line, strict=True), marker="o", color=colour, label=model if seed == 0 else None)
-        for name, style in zip(PEERS, (":", "-.", "--"), strict=True):
-            if name in found:
-                axis.axhline(found[name], color="black", linestyle=style, label=name)
-        axis.set(title=network, xlabel="minutes", ylabel="latency, ms", xlim=(0, None), ylim=(0, None))
-    named = [pair for axis in axes[0] for pair in zip(*axis.get_legend_handles_labels(), strict=True)]
-    legend = {label: handle for handle, label in named}
-    figure.legend(legend.values(), legend.keys(), loc="lower center", ncols=len(legend))
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, dpi=110)
-
-
-_COLOURS = {"gnn": "tab:blue", "xgb": "tab:orange", "random": "tab:gray"}
-
-
 def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
-    """Runs what is missing, prints the table, draws the plot and writes the JSON."""
+    """Runs what is missing, prints the table and writes the JSON."""
     points: list[Point] = []
     timed: dict[str, dict[str, list[float]]] = {}
     for network in arguments.networks:
@@ -199,8 +171,6 @@ def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
         own = [point for point in points if point.network == network]
         timed[network] = time_in_turn(network, own, folder, peers=not arguments.quick)
     console.print(table_of(points, timed))
-    if arguments.json:
-        plot(points, timed, arguments.json.with_suffix(".png"))
     settings = {key: getattr(arguments, key) for key in ("networks", "models", "minutes", "seeds")}
     milliseconds = {
         network: {

@@ -103,11 +103,11 @@ def stacked_bars(rows: Mapping[str, Mapping[str, float]], label: str) -> Markup:
     return figure(draw, 8, 1.6 + 0.45 * len(rows))
 
 
-def against_minutes(points: Sequence[tuple[float, float]], label: str) -> Markup:
+def against_minutes(minutes: Sequence[float], values: Sequence[float], label: str) -> Markup:
     """A figure against the minutes of a run, drawn from zero."""
 
     def draw(axes: Any) -> None:
-        axes.plot(*zip(*points, strict=True), color=COLOURS["gnn"], linewidth=1)
+        axes.plot(minutes, values, color=COLOURS["gnn"], linewidth=1)
         axes.set(xlabel="minutes", ylabel=label, ylim=(0, None))
 
     return figure(draw)

@@ -142,27 +142,19 @@ def _by_task(results: Results, suffix: str) -> Section | None:
     if name not in results:
         return None
     metrics = results[name]["metrics"]
-    pairs = {
-        model: [task["metrics"]["pairwise_accuracy"] for task in tasks] for model, tasks in metrics["tasks"].items()
-    }
-    programs = metrics["programs"]
-    measured = [one["measured"] for one in programs]
-    ordered = sorted(
-        zip(*metrics["tasks"].values(), strict=True), key=lambda both: both[0]["metrics"]["pairwise_accuracy"]
-    )
-    rows = [
-        (both[0]["task"], str(both[0]["programs"]), *(f"{one['metrics']['pairwise_accuracy']:.2f}" for one in both))
-        for both in ordered[:10]
-    ]
+    models, tasks, throughput = list(metrics["models"]), metrics["tasks"], metrics["throughput"]
+    pairs = {model: [task[model] for task in tasks] for model in models}
+    worst = sorted(tasks, key=lambda task: float(task["gnn"]))[:10]
+    rows = [(task["task"], str(task["programs"]), *(f"{task[model]:.2f}" for model in models)) for task in worst]
     pictures = [
         figures.sorted_curves(pairs, "share of the tasks, %", "pairs in order"),
-        *(figures.predicted_against_measured(one, [row[one] for row in programs], measured) for one in pairs),
+        *(figures.predicted_against_measured(one, throughput[one], throughput["measured"]) for one in models),
     ]
     text = (
-        f"The shipped checkpoint on each of {len(ordered)} tasks, beside XGBModel; the table has the ten that it "
+        f"The shipped checkpoint on each of {len(tasks)} tasks, beside XGBModel; the table has the ten that it "
         "orders worst. Throughput is relative to the task's fastest program."
     )
-    columns = ("task", "programs", *(f"{model}, pairs in order" for model in metrics["tasks"]))
+    columns = ("task", "programs", *(f"{model}, pairs in order" for model in models))
     return Section(f"Task by task, {_SCHEDULERS[suffix]}", text, (name,), columns, rows, pictures)
 
 
@@ -311,7 +303,7 @@ def _soak(results: Results) -> Section | None:
         for name, title in titles.items()
     ]
     pictures = [
-        figures.against_minutes([(one["seconds"] / 60, one[name]) for one in metrics["samples"]], title)
+        figures.against_minutes(metrics["by_minute"]["minute"], metrics["by_minute"][name], title)
         for name, title in titles.items()
     ]
     text = (

@@ -20,7 +20,7 @@ import numpy as np
 from rich.progress import Progress
 
 from common import WORK, console, parser, result_name, write_result
-from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements, plot
+from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.files import write_text
@@ -86,7 +86,7 @@ def warm_up(task: Task) -> None:
 
 
 def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
-    """Runs what is missing among the ``finished`` runs, prints the table, draws the plot and writes the JSON."""
+    """Runs what is missing among the ``finished`` runs, prints the table and writes the JSON."""
     networks, count = ((setup().smallest,), 1) if arguments.quick else (setup().searched, 2)
     tasks = {f"{network}: {task.name}": task for network in networks for task in heaviest_tasks(network, count)}
     warm_up(next(iter(tasks.values())))
@@ -96,10 +96,6 @@ def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
     metrics = {one: compare_runs(runs, one) for one in baselines}
     for one in baselines:
         console.print(comparison_table(metrics[one], one))
-    picture = (arguments.json or finished / f"{name}.json").with_suffix(".png")
-    plot(runs, picture)
-    if arguments.json or not arguments.quick:
-        console.print(f"curves: {picture}")
     per_run = [
         {"task": task, "model": model, "seed": seed, "best_s": best(points), "wall_clock_s": points[-1][0]}
         | {"improvements": improvements(points)}

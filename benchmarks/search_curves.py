@@ -1,19 +1,12 @@
-"""The curves of the search benchmark: their comparison, its table and their plot."""
+"""The curves of the search benchmark: their comparison and its table."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
 from rich.table import Table
 
 #: Cost models, and TVM's own search with its own design space and XGBoost, as far as a scheduler has another one.
@@ -92,31 +85,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def plot(runs: Runs, path: Path) -> None:
-    """Best latency against trials and against wall clock, a row a task, a thin line a seed."""
-    tasks = list(dict.fromkeys(task for task, _, _ in runs))
-    figure, axes = plt.subplots(len(tasks), 2, figsize=(11, 3 * len(tasks)), squeeze=False)
-    colours = dict(zip(MODELS, ("tab:blue", "tab:orange", "tab:gray", "tab:green"), strict=True))
-    for row, name in zip(axes, tasks, strict=True):
-        for (task, model, _), points in runs.items():
-            if name != task:
-                continue
-            found = np.minimum.accumulate([latency for _, latency in points]) * 1e3
-            row[0].plot(np.arange(1, len(found) + 1), found, color=colours[model], alpha=0.8, label=model)
-            row[1].step([s for s, _ in points], found, where="post", color=colours[model], alpha=0.8, label=model)
-        row[0].set(title=name, ylabel="best latency, ms", xlabel="trials")
-        row[1].set(xlabel="seconds")
-        for axis in row:
-            axis.set_yscale("log")
-            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.yaxis.set_major_formatter("{x:g}")
-            axis.yaxis.set_minor_formatter(NullFormatter())
-            handles = dict(zip(axis.get_legend_handles_labels()[1], axis.get_legend_handles_labels()[0], strict=True))
-            axis.legend(handles.values(), handles.keys())
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
 
 
 def comparison_table(metrics: Mapping[str, Mapping[str, Any]], baseline: str) -> Table:

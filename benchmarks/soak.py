@@ -13,19 +13,15 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import psutil
 
-from common import WORK, console, median_seconds, parser, result_name, write_result
+from common import console, median_seconds, parser, result_name, write_result
 from setups import setup
-from tvm_gnn_cost.files import replacing
 from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
@@ -135,21 +131,21 @@ def quarters(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
     return found
 
 
-def plot(samples: Sequence[Sample], path: Path) -> None:
-    """Draws every figure against the minutes of the search."""
-    picture, axes = plt.subplots(len(_FIGURES), 1, sharex=True, figsize=(8, 8), layout="constrained")
-    for axis, (name, title) in zip(axes, _FIGURES.items(), strict=True):
-        axis.plot([one.seconds / 60 for one in samples], [getattr(one, name) for one in samples], linewidth=1)
-        axis.set(title=title, ylim=(0, None))
-        axis.grid(visible=True, alpha=0.3)
-    axes[-1].set(xlabel="minutes of the search")
-    with replacing(path) as unfinished:
-        picture.savefig(unfinished, dpi=100, format="png")
-    plt.close(picture)
+def by_minute(samples: Sequence[Sample]) -> dict[str, list[float]]:
+    """Column of the result -> its value in each minute: the trials at its end, and medians of the figures."""
+    minutes = [list(some) for _, some in groupby(samples, lambda sample: int(sample.seconds // 60))]
+    found: dict[str, list[float]] = {
+        "minute": [int(some[0].seconds // 60) for some in minutes],
+        "trials": [some[-1].trials for some in minutes],
+    }
+    for name in _FIGURES:
+        medians = [statistics.median(getattr(sample, name) for sample in some) for some in minutes]
+        found[name] = [float(f"{median:.4g}") for median in medians]
+    return found
 
 
 def main() -> None:
-    """Reads the options, searches, draws the plot and writes the JSON."""
+    """Reads the options, searches and writes the JSON."""
     name = result_name("soak", scheduler().name)
     options = parser(__doc__)
     options.add_argument("--network", default="inception-v3")
@@ -167,12 +163,8 @@ def main() -> None:
         console.print(
             f"{_FIGURES[figure]}: {before:.1f} in the second quarter, {after:.1f} in the last", highlight=False
         )
-    picture = (arguments.json or WORK / f"{name}.json").with_suffix(".png")
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    plot(samples, picture)
-    console.print(f"plots: {picture}")
     settings: dict[str, Any] = {"network": network, "minutes": minutes, "trials": trials, "figures": _FIGURES}
-    metrics = {"medians": found, "samples": [asdict(one) for one in samples]}
+    metrics = {"medians": found, "by_minute": by_minute(samples)}
     write_result(arguments.json, name, settings, metrics)
 
 
