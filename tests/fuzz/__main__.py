@@ -28,14 +28,11 @@ def main() -> None:
     unknown = set(names) - set(TARGETS)
     if unknown:
         options.error(f"there is no target {min(unknown)}")
-    total, findings = 0, 0
-    for name in names:
-        done = fuzz(name, 60 * arguments.minutes / len(names), keep=arguments.keep)
-        print(
-            f"{name}: {done.inputs} inputs{'' if done.problem is None else f', a finding: {done.problem}'}", flush=True
-        )
-        total, findings = total + done.inputs, findings + (done.problem is not None)
-    print(f"{total} inputs, {findings} findings")
+    fuzzed = fuzz(names, 60 * arguments.minutes / len(names), keep=arguments.keep)
+    for name, done in fuzzed.items():
+        print(f"{name}: {done.inputs} inputs{'' if done.problem is None else f', a finding: {done.problem}'}")
+    findings = sum(done.problem is not None for done in fuzzed.values())
+    print(f"{sum(done.inputs for done in fuzzed.values())} inputs, {findings} findings")
     sys.exit(1 if findings else 0)
 
 

@@ -1,4 +1,4 @@
-"""Runs targets in processes of their own."""
+"""Fuzzes targets in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,40 +38,36 @@ def corpus_of(name: str) -> list[Path]:
     return sorted((CORPUS / name).glob("*"))
 
 
-def fuzz(name: str, seconds: float, keep: Path | None = None) -> Fuzzed:
-    """Fuzzes a target for some seconds, its start not counted.
+def fuzz(names: Sequence[str], seconds: float, keep: Path | None = None) -> dict[str, Fuzzed]:
+    """Fuzzes targets one after another, each for some seconds, its start not counted.
 
     Args:
-        name: The target.
-        seconds: How long.
+        names: The targets.
+        seconds: Of each target.
         keep: Where inputs that reach new code are kept, in a folder of the target's name.
     """
     FINDINGS.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        found = (keep or Path(folder)) / name
-        found.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         command = [
-            *(sys.executable, "-m", "tests.fuzz.one", name, folder, str(FINDINGS)),
+            *(sys.executable, "-m", "tests.fuzz.one", folder, FINDINGS, CORPUS, keep or folder / "kept", *names),
             *(f"-max_total_time={max(1, round(seconds))}", f"-timeout={_SECONDS}", f"-rss_limit_mb={_MEBIBYTES}"),
-            *("-print_final_stats=1", f"-artifact_prefix={FINDINGS}/{name}-", "-max_len=65536"),
-            *(str(found), str(CORPUS / name)),
+            *("-print_final_stats=1", "-max_len=65536"),
         ]
-        (CORPUS / name).mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=10 * seconds + 300,
-        )
-    counted = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stdout)
+        limit = 10 * seconds * len(names) + 300
+        subprocess.run([str(word) for word in command], cwd=ROOT, check=True, timeout=limit)
+        return {name: _read(folder, name) for name in names}
+
+
+def _read(folder: Path, name: str) -> Fuzzed:
+    """What the process of a target wrote."""
+    output = (folder / f"{name}.log").read_text(errors="replace")
+    counted = re.search(r"stat::number_of_executed_units:\s*(\d+)", output)
     inputs = int(counted[1]) if counted else 0
-    if done.returncode == 0:
+    if (folder / f"{name}.code").read_text() == "0":
         return Fuzzed(inputs, None)
-    kept = re.search(r"Test unit written to (\S+)", done.stdout)
-    said = [
-        line for line in done.stdout.splitlines() if re.match(r"\s*(\w+\.)*\w*(Error|Exception)\b|==\d+== ?ERROR", line)
+    kept = re.search(r"Test unit written to (\S+)", output)
+    errors = [
+        line for line in output.splitlines() if re.match(r"\s*(\w+\.)*\w*(Error|Exception)\b|==\d+== ?ERROR", line)
     ]
-    return Fuzzed(inputs, f"{said[0].strip() if said else done.stdout[-500:]} ({kept[1] if kept else 'no input'})")
+    return Fuzzed(inputs, f"{errors[0].strip() if errors else output[-500:]} ({kept[1] if kept else 'no input'})")
