@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from common import DATA, console, parser, write_result
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
 from tvm_gnn_cost.schedulers.database.records import read_database
 

@@ -31,7 +31,7 @@ from rich.table import Table
 from common import DATA, WORK, XLA, console, parser, result_name, write_result
 from stores import thin_out
 from tvm_gnn_cost import GraphStore, extract
-from tvm_gnn_cost.datasets.database_files import RECORDS
+from tvm_gnn_cost.datasets.records import RECORDS
 from tvm_gnn_cost.datasets.tenset import files_ending
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tpugraphs.format.protos import TuningData

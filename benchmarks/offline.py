@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common import DATA, WORK, result_name
 from stores import thin_out
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.schedulers import scheduler
 
 #: Gets the options, the folders of measured programs, and the folders of graph stores and of finished runs.

@@ -19,7 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 from common import DATA, console, parser, write_result
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.schedulers.database.records import Database, DatabaseRecord, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Program
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin

@@ -13,9 +13,8 @@ from rich.progress import Progress, TaskID
 
 from common import console
 from tvm_gnn_cost import extract
-from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
-from tvm_gnn_cost.datasets.json_lines import find_file, open_file
+from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS, find_file, open_file
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_files, record_lines
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event

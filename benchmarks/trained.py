@@ -19,9 +19,8 @@ from rich.progress import Progress
 
 from common import console
 from tvm_gnn_cost import GraphStore
-from tvm_gnn_cost.datasets.held_out import networks_named
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
-from tvm_gnn_cost.datasets.split import Split
+from tvm_gnn_cost.datasets.split import Split, networks_named
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.files import write_text

@@ -20,8 +20,7 @@ from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
-from tvm_gnn_cost.datasets.json_lines import find_file, open_file
+from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS, find_file, open_file
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tests.command import console_of_test
+from tests.tuning.test_result import result
 from tvm_gnn_cost.cli import outcome
-from tvm_gnn_cost.cli.display import Display
+from tvm_gnn_cost.cli.display import Display, print_tuning
 from tvm_gnn_cost.progress import (
     Advanced,
     EpochFinished,
@@ -16,6 +17,7 @@ from tvm_gnn_cost.progress import (
     TasksFound,
     TrialsMeasured,
 )
+from tvm_gnn_cost.tuning.result import TaskResult
 
 
 def test_without_a_terminal_each_stage_is_a_line_and_a_step_is_none(capfd: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +68,13 @@ def test_the_bar_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert task.fields["doing"] == "running: dense"
     display.total(16)
     assert task.total == 16
+
+
+def test_a_name_that_looks_like_markup_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    found = result()
+    found.tasks.append(TaskResult("a[b]c[/b]", 1, 0.5))
+    with console_of_test():
+        print_tuning(found)
+    err = capfd.readouterr().err
+    assert "a[b]c[/b]" in err
+    assert "weighted sum" in err

@@ -11,14 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests import synthetic
 from tvm_gnn_cost.datasets import shards
+from tvm_gnn_cost.datasets import store as store_module
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
-from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.datasets.stored_graphs import StoredGraphs
+from tvm_gnn_cost.datasets.store import GraphStore, StoredGraphs
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Graphs, ProgramGraphs
 
 
 @pytest.fixture
@@ -404,3 +406,58 @@ def test_graphs_with_another_number_of_values_are_refused(programs: MeasuredProg
     narrow = dataclasses.replace(programs.graphs, x=programs.graphs.x[:, :3])
     with pytest.raises(InputError, match="3 values a node, expected"):
         GraphStore(tmp_path).append(dataclasses.replace(programs, graphs=narrow))
+
+
+SIZES = (1, 40, 16, 3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four shards."""
+    store = GraphStore(tmp_path_factory.mktemp("store"))
+    for seed, size in enumerate(SIZES):
+        store.append(synthetic.programs(1, size, seed=seed))
+    return store.folder
+
+
+def stored(folder: Path) -> Graphs:
+    return GraphStore(folder).programs().graphs
+
+
+def assert_equal(found: ProgramGraphs, expected: ProgramGraphs) -> None:
+    assert (found.type_names, found.errors, found.detail) == (expected.type_names, expected.errors, expected.detail)
+    for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.integers(0, sum(SIZES) - 1), max_size=12))
+def test_any_programs_are_read_in_the_given_order(folder: Path, chosen: list[int]) -> None:
+    expected = GraphStore(folder).load().graphs
+    rows = np.array(chosen, np.int64)
+    found = stored(folder).select(rows)
+    assert len(found) == len(rows)
+    assert_equal(found.read(), expected.select(rows))
+
+
+def test_a_selection_of_a_selection_counts_from_the_first(folder: Path) -> None:
+    expected = GraphStore(folder).load().graphs
+    found = stored(folder).select(np.array([50, 2, 59, 0])).select(np.array([3, 1, 0]))
+    assert_equal(found.read(), expected.select([0, 2, 50]))
+
+
+def test_more_shards_than_may_be_open_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_OPEN", 1)
+    expected = GraphStore(folder).load().graphs
+    graphs = stored(folder)
+    for _ in range(2):
+        assert_equal(graphs.read(), expected)
+
+
+def test_a_shard_that_vanished_is_named(tmp_path: Path) -> None:
+    store = GraphStore(tmp_path)
+    path = store.append(synthetic.programs(1, 4))
+    graphs = store.programs().graphs
+    path.unlink()
+    with pytest.raises(InputError, match=r"shard-00000\.parquet cannot be read"):
+        graphs.read()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.datasets.tenset import (
     FAILURES,
     RecordLine,

@@ -9,7 +9,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.database.small_database import small_tasks
-from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
+from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs

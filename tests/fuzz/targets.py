@@ -27,7 +27,7 @@ from safetensors.torch import save
 from tests import synthetic
 from tests.tpugraphs.modules import layout_run, small_module, tile_run
 from tests.tpugraphs.published import layout_fields, tile_fields
-from tvm_gnn_cost.datasets.json_lines import parsed_objects
+from tvm_gnn_cost.datasets.records import parsed_objects
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.datasets.tenset import RecordLine, parse_record, record_lines
 from tvm_gnn_cost.errors import InputError

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.networks.catalogue import TUNED
 from tvm_gnn_cost.networks.layers import LAYERS, layer, layer_names
 

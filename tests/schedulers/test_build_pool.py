@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 from tests.schedulers.building import build, process
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 

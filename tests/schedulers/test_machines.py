@@ -10,7 +10,7 @@ import pytest
 
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.rack import Rack, free_port
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.schedulers import scheduler

@@ -16,8 +16,8 @@ import pytest
 
 from tests.onnx_files import perceptron, run_perceptron, write_perceptron
 from tests.schedulers.conftest import QUICK, Listener, search_settings
-from tvm_gnn_cost.datasets.failure import Failure
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.measuring.machine import describe_machine

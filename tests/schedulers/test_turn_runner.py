@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.schedulers.conftest import QUICK
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 
 pytestmark = pytest.mark.needs("tvm")

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from tests.onnx_files import perceptron, write_perceptron
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.datasets.tenset import CODES
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Event, Note, Stage, TrialsMeasured

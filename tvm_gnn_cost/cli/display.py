@@ -1,4 +1,4 @@
-"""Draws progress events: a live bar where there is a terminal, a line a step where there is none."""
+"""Draws progress events as a live bar, or as lines where there is no terminal, and prints tables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 import time
 from typing import Self
 
+from rich import box
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Table
 from rich.text import Text
 
 from tvm_gnn_cost.cli.outcome import console
@@ -24,7 +26,8 @@ from tvm_gnn_cost.progress import (
     TasksFound,
     TrialsMeasured,
 )
-from tvm_gnn_cost.tuning.report import duration, latency
+from tvm_gnn_cost.tuning.report import duration, latency, tables
+from tvm_gnn_cost.tuning.result import TuneResult
 
 #: Without a terminal, items that are done get a line no more often than this.
 _SECONDS_A_LINE = 5.0
@@ -116,3 +119,23 @@ class Display:
         self.last_line = now
         rate = f", {(done - before) / (now - since):.0f} a second" if done > before and now > since else ""
         self._stage(f"{done} of {total} {self.unit}{rate}")
+
+
+def print_tuning(result: TuneResult) -> None:
+    """Prints them to the console."""
+    for content in tables(result):
+        table = Table(
+            title=content.title,
+            title_justify="left",
+            caption=content.note,
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+        )
+        for number, column in enumerate(content.columns):
+            # In a narrow terminal only names are broken into lines: a broken number is hard to read.
+            table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
+        for row in content.rows:
+            table.add_row(*map(Text, row))
+        console.print(table)

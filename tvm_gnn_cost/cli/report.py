@@ -16,7 +16,7 @@ def report(
     json: JsonOption = None,
 ) -> None:
     """Writes report.html of a tuning run again and prints its tables; nothing is measured, TVM is not needed."""
-    from tvm_gnn_cost.cli.tables import print_tuning
+    from tvm_gnn_cost.cli.display import print_tuning
     from tvm_gnn_cost.tuning.report import write_report
     from tvm_gnn_cost.tuning.result import load_result
 

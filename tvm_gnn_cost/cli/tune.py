@@ -72,8 +72,7 @@ def tune(
     too. The work directory then holds NETWORK.so, run.py that runs it with TVM alone, and report.html. Ctrl-C is safe
     at any time: the same command goes on where it stopped.
     """
-    from tvm_gnn_cost.cli.display import Display
-    from tvm_gnn_cost.cli.tables import print_tuning
+    from tvm_gnn_cost.cli.display import Display, print_tuning
     from tvm_gnn_cost.files import check_input_file
     from tvm_gnn_cost.importing.names import check_network
     from tvm_gnn_cost.progress import Note, Stage

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from tvm_gnn_cost.datasets.database_files import RECORDS
-from tvm_gnn_cost.datasets.json_lines import DAMAGED, find_file, open_file, parsed_objects, unpack
+from tvm_gnn_cost.datasets.records import DAMAGED, RECORDS, find_file, open_file, parsed_objects, unpack
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json, replacing
 

@@ -175,7 +175,7 @@ class MeasuredPrograms(Programs):
     Attributes:
         graphs: P program graphs.
         noise: float32[P], coefficient of variation over the repeats; NaN with fewer than two repeats.
-        failure: For each program its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
+        failure: For each program its :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
         phase: For each program how it was sampled (``random`` or ``guided``); empty if that is not known.
         per_store_features: The input of TVM's XGBoost baseline; None if it was not extracted.
     """
@@ -219,7 +219,7 @@ class Measurement:
     Attributes:
         task: Its task.
         run_secs: Latency of each repeat in seconds; empty if the program failed.
-        failure: Its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
+        failure: Its :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
         phase: How it was sampled; empty if that is not known.
     """
 

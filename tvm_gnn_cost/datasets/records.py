@@ -1,14 +1,22 @@
-"""Helpers that the readers of all measure records share."""
+"""Reads files of measure records: JSON Lines (plain, gzip or xz), failures, skipped lines and repeats."""
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.files import parse_json, replacing
 
 
 @dataclass(frozen=True)
@@ -58,3 +66,103 @@ def last_line(error: Exception) -> str:
     """
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__
+
+
+class Failure(StrEnum):
+    """Kind of a failed measurement, as written in graph stores and measure records.
+
+    >>> Failure("build-timeout") is Failure.BUILD_TIMEOUT
+    True
+    """
+
+    INSTANTIATION_ERROR = "instantiation-error"
+    BUILD_ERROR = "build-error"
+    BUILD_TIMEOUT = "build-timeout"
+    RUN_ERROR = "run-error"
+    RUN_TIMEOUT = "run-timeout"
+    WRONG_ANSWER = "wrong-answer"
+    UNKNOWN = "unknown"
+
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+
+
+def is_database(folder: Path) -> bool:
+    """Whether a folder holds a MetaSchedule database, plain or compressed."""
+    return find_file(folder, WORKLOADS) is not None
+
+
+#: What a damaged compressed file raises.
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """The file ``name`` in a folder, else ``name.gz`` or ``name.xz``; None if there is none of them."""
+    return next((path for suffix in ("", ".gz", ".xz") if (path := folder / f"{name}{suffix}").is_file()), None)
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Opens a file to read it, decompressed if its name ends in ``.gz`` or ``.xz``."""
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
+
+
+def unpack(folder: Path, names: Sequence[str]) -> None:
+    """Replaces each compressed file of a folder by its content, so that lines can be added to it.
+
+    One that is there uncompressed too stays: the other may have more lines by now.
+
+    Args:
+        folder: The folder.
+        names: Patterns of the files' names without ``.gz`` or ``.xz``, relative to the folder.
+
+    Raises:
+        InputError: a file is damaged; it stays as it is.
+    """
+    for path in [path for name in names for suffix in (".gz", ".xz") for path in sorted(folder.glob(name + suffix))]:
+        if path.with_suffix("").exists():
+            continue
+        try:
+            with open_file(path) as packed:
+                content = packed.read()
+        except DAMAGED as error:
+            raise InputError(f"{path} is cut off or damaged ({error}); get it again") from error
+        with replacing(path.with_suffix("")) as unfinished:
+            unfinished.write_bytes(content)
+        path.unlink()
+
+
+def parsed_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
+    """Yields the number of each line, from 1, and its JSON value.
+
+    The value of a broken line is None, and its :class:`~tvm_gnn_cost.datasets.records.Problem` is appended to
+    ``problems``. A damaged compressed file ends at the damage, with a problem at line 0.
+    """
+    with open_file(file) as lines:
+        try:
+            for number, text in enumerate(lines, 1):
+                try:
+                    entry = parse_json(text)
+                    reason = "holds nothing (null)"
+                except ValueError as error:
+                    entry, reason = None, f"not JSON ({error})"
+                if entry is None:
+                    problems.append(Problem(file, number, reason))
+                yield number, entry
+        except DAMAGED as error:
+            problems.append(Problem(file, 0, f"the compressed file is cut off or damaged ({error})"))
+
+
+def parsed_objects(file: Path | None, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the line number and the value of each JSON object; other lines are appended to ``problems``.
+
+    Args:
+        file: The file; None yields nothing.
+        problems: Receives a problem for each line that is skipped.
+    """
+    for line, entry in parsed_lines(file, problems) if file else ():
+        if isinstance(entry, dict):
+            yield line, entry
+        elif entry is not None and file:
+            problems.append(Problem(file, line, "expected a JSON object"))

@@ -1,14 +1,13 @@
-"""Splits measured programs by network and task, so that no model is tested on a task that it was trained on."""
+"""Splits measured programs by network and task: no model is trained on a task of its test networks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tvm_gnn_cost.datasets.held_out import networks_named
 from tvm_gnn_cost.datasets.programs import Programs
 from tvm_gnn_cost.errors import InputError
 
@@ -36,7 +35,7 @@ def split(programs: Programs, held_out: Sequence[str], validation_fraction: floa
 
     Args:
         programs: The programs to split.
-        held_out: Names of networks, see :func:`~tvm_gnn_cost.datasets.held_out.networks_named`.
+        held_out: Names of networks, see :func:`~tvm_gnn_cost.datasets.split.networks_named`.
         validation_fraction: Share of the other tasks for validation, between 0 and 1; at least one task is taken.
         seed: Seeds the choice of the validation tasks.
 
@@ -70,3 +69,48 @@ def split(programs: Programs, held_out: Sequence[str], validation_fraction: floa
     )
     part = part_of_task[programs.task]
     return Split(*(np.flatnonzero(part == number) for number in range(3)))
+
+
+#: Scheduler -> its test networks, named as in its measure records (TenSet's names for ``auto-scheduler``).
+TEST_NETWORKS = {
+    "meta-schedule": ("resnet-18", "mobilenet-v2", "inception-v3"),
+    "auto-scheduler": ("resnet_18", "mobilenet", "inception_v3"),
+}
+
+
+def networks_named(name: str, networks: Iterable[str]) -> list[str]:
+    """The networks with a name; TenSet's names also match without the input shapes at their end.
+
+    >>> networks_named("resnet_18", ["resnet_18[(1,3,224,224)]", "resnet_50"])
+    ['resnet_18[(1,3,224,224)]']
+    """
+    return [network for network in networks if name in (network, network.partition("[")[0])]
+
+
+def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[str]:
+    """The networks to test on: those in ``asked``, by default the test networks, or the only one that there is.
+
+    >>> networks_to_test(["bert", "resnet_18[(1,3,224,224)]"])
+    ['resnet_18[(1,3,224,224)]']
+
+    Args:
+        known: The networks that occur in the data.
+        asked: Names of networks, see :func:`networks_named`.
+
+    Raises:
+        InputError: a network in ``asked`` does not occur in the data, or by default none of several is a test network.
+    """
+    names = sorted(known)
+    for name in asked:
+        if not networks_named(name, names):
+            raise InputError(f"network '{name}' does not occur in the data; it has: {', '.join(names) or 'none'}")
+    usual = [name for networks in TEST_NETWORKS.values() for name in networks]
+    found = [network for name in dict.fromkeys(asked or usual) for network in networks_named(name, names)]
+    if not found and len(names) == 1:
+        return names
+    if not found:
+        raise InputError(
+            f"none of the usual test networks ({', '.join(usual)}) occurs in the data; "
+            f"choose among its networks: {', '.join(names) or 'none'}"
+        )
+    return found

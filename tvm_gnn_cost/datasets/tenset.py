@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.datasets.json_lines import DAMAGED, open_file
+from tvm_gnn_cost.datasets.records import DAMAGED, Failure, open_file
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json
 
@@ -54,7 +53,7 @@ class TensetRecord:
         workload_key: Identifies its task.
         target: The target, as TVM wrote it.
         run_secs: Latency of each repeat in seconds; empty if the program failed.
-        failure: Its :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if it ran.
+        failure: Its :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
     """
 
     source: RecordLine

@@ -25,7 +25,6 @@ from tvm_gnn_cost.extras import missing_packages_named
 from tvm_gnn_cost.files import replacing, write_text
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
-from tvm_gnn_cost.plain_text import no_math
 
 #: FastText's end-of-line word, which has no n-grams.
 _END = "</s>"
@@ -304,11 +303,12 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     axes.scatter(flat[:, 0], flat[:, 1], s=18, color="tab:blue")
     for name, point, label in zip(names, flat, _spread(flat), strict=True):
         axes.annotate(
-            no_math(name),
+            name,
             point,
             label,
             fontsize=8,
             va="center",
+            parse_math=False,
             arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"},
         )
     axes.margins(x=0.09)

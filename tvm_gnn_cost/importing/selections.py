@@ -1,11 +1,13 @@
-"""Operators whose result is as large as their operands' values say: those whose values are known, and no others."""
+"""Expands operators that select or place elements. The size of a selection must be known before the network runs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from tvm_gnn_cost.importing.graph import Tensor
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
 
 
@@ -31,9 +33,49 @@ def unknown(_: Simplifier, __: Call) -> Sequence[Value]:
     raise Refused("the size of its output depends on values that are only known when it runs")
 
 
+def unpool(simplifier: Simplifier, call: Call) -> Sequence[Value]:
+    """``MaxUnpool``: each element at the place that pooling took it from, zeros elsewhere.
+
+    The places count the elements of the smallest operand that pooling may have had; zeros are added behind it if a
+    larger one is asked for.
+    """
+    x = call.input(0)
+    if not isinstance(x, Tensor | np.ndarray):
+        raise Refused("it takes a sequence")
+    kernel = list(call.attributes["kernel_shape"])
+    axes = len(kernel)
+    strides = call.attributes.get("strides") or [1] * axes
+    pads = call.attributes.get("pads") or [0] * (2 * axes)
+    image = [
+        (size - 1) * stride - before - behind + width
+        for size, stride, width, before, behind in zip(
+            x.shape[2:], strides, kernel, pads[:axes], pads[axes:], strict=True
+        )
+    ]
+    whole = [*x.shape[:2], *image]
+    wanted = whole
+    if call.input(2) is not None:
+        wanted = [int(one) for one in call.constant(2, "output_shape")]
+        if any(one < size for one, size in zip(wanted, whole, strict=True)):
+            raise Refused("its output_shape is smaller than what its other attributes give")
+    name, flat = call.name, np.array([-1], np.int64)
+    # Older operator sets lack some of these operators.
+    with simplifier.at_opset(18):
+        values = simplifier.emit("Reshape", x, flat, name=name)
+        places = simplifier.emit("Reshape", call.input(1), flat, name=name)
+        zeros = np.zeros(math.prod(whole), x.dtype)
+        found = simplifier.emit("ScatterElements", zeros, places, values, name=name, axis=0)
+        found = simplifier.emit("Reshape", found, np.array(whole, np.int64), name=name)
+        if wanted != whole:
+            behind = np.array([*[0] * len(whole), *np.subtract(wanted, whole)], np.int64)
+            found = simplifier.emit("Pad", found, behind, name=name)
+    return [found]
+
+
 #: How each operator is written.
 EXPANSIONS: dict[str, Expansion] = {
     "Compress": compress,
+    "MaxUnpool": unpool,
     "NonZero": unknown,
     "NonMaxSuppression": unknown,
     "Unique": unknown,

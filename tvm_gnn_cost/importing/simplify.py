@@ -23,9 +23,8 @@ import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.importing.folding import RANDOM, evaluate
+from tvm_gnn_cost.importing.folding import POOLS, RANDOM, counted, evaluate
 from tvm_gnn_cost.importing.graph import Graph, Node, Operand, Tensor, live_nodes
-from tvm_gnn_cost.importing.windows import POOLS, counted
 
 #: What a name stands for while a model is read: an operand, or a sequence of operands.
 Value = Operand | list[Any]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import os
+import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +18,12 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing import exported, onnx_graphs
-from tvm_gnn_cost.importing.functions import call_function
 from tvm_gnn_cost.importing.graph import Graph
-from tvm_gnn_cost.importing.inputs import OpenShape, example_inputs, fixed_shapes
+from tvm_gnn_cost.importing.inputs import OpenShape, example_inputs, fixed_shapes, index_limits
 from tvm_gnn_cost.importing.names import check_network, is_function, name_of
-from tvm_gnn_cost.importing.ranges import index_limits
 from tvm_gnn_cost.networks.catalogue import drawn_workload
 
 
@@ -229,3 +233,48 @@ def _by_name(name: str, inputs: Any, names: Sequence[str]) -> dict[str, npt.NDAr
         own: value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
         for own, value in inputs.items()
     }
+
+
+def call_function(source: str) -> Any:
+    """What the function returns, the same at each call: torch's random numbers start from a fixed seed.
+
+    Modules are looked for in the current directory first, as ``python -m`` does.
+
+    Raises:
+        InputError: there is no such module or function, it takes arguments, or it or the module raises an error.
+    """
+    module_name, _, function_name = source.partition(":")
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise InputError(
+                f"there is no module '{error.name}' for {source}, neither in {folder} nor installed"
+            ) from error
+        raise InputError(f"{source} needs the module '{error.name}', which is not installed") from error
+    except Exception as error:
+        raise _raised(f"module '{module_name}'", error) from error
+    finally:
+        sys.path.remove(folder)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise InputError(f"module '{module_name}' ({module.__file__}) has no function '{function_name}'")
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise InputError(f"{source} must be a function that takes no arguments: {error}") from error
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            return function()
+        except Exception as error:
+            raise _raised(source, error) from error
+
+
+def _raised(what: str, error: Exception) -> InputError:
+    """The sentence about an error of the user's own code; the place is where it was raised."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = last_line(error)
+    return InputError(f"{what} raises {type(error).__name__} ({said}) at line {place.lineno} of {place.filename}")

@@ -12,7 +12,7 @@ from tvm_gnn_cost.networks import convolutional, layers, operators, sequence
 from tvm_gnn_cost.networks.layers import layer_names
 
 #: Networks that ``tune`` accepts: name -> (function that builds it, input shape). ResNet-18, MobileNetV2 and
-#: Inception v3 are test networks (``datasets.held_out``), so no model is trained on their tasks.
+#: Inception v3 are test networks (``datasets.split``), so no model is trained on their tasks.
 TUNED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "resnet-18": (convolutional.resnet_18, (1, 3, 224, 224)),
     "mobilenet-v1": (convolutional.mobilenet_v1, (1, 3, 224, 224)),

@@ -19,9 +19,8 @@ if TYPE_CHECKING:  # worker processes import this module, and should start quick
     import numpy as np
     import numpy.typing as npt
 
-    from tvm_gnn_cost.datasets.failure import Failure
     from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
-    from tvm_gnn_cost.datasets.records import Problem
+    from tvm_gnn_cost.datasets.records import Failure, Problem
     from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
     from tvm_gnn_cost.models.boosted_trees import BoostedTrees
     from tvm_gnn_cost.models.segment_mlp import SegmentMLP

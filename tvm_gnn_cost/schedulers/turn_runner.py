@@ -10,8 +10,7 @@ from functools import cache, partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.records import Failure, last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself, use_all_cores
 from tvm_gnn_cost.schedulers.in_turn import run_on

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_gnn_cost.datasets.json_lines import unpack
+from tvm_gnn_cost.datasets.records import unpack
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.measuring.machine import describe_measuring, tracker_at

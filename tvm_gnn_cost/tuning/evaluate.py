@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvm_gnn_cost.datasets.database_files import is_database
-from tvm_gnn_cost.datasets.held_out import networks_to_test
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
-from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.datasets.records import Problem, is_database
+from tvm_gnn_cost.datasets.split import networks_to_test
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.errors import InputError

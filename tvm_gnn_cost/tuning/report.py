@@ -13,7 +13,6 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from tvm_gnn_cost.files import write_text
-from tvm_gnn_cost.plain_text import no_math
 from tvm_gnn_cost.tuning.result import PHASES, CurvePoint, NetworkTimes, TuneResult, load_result
 
 if TYPE_CHECKING:
@@ -273,7 +272,7 @@ def _bars(networks: Sequence[NetworkTimes]) -> Markup:
 
     def draw(axes: Axes) -> None:
         colors = [_BLUE if one.name == "tuned" else "#8c959f" for one in shown]
-        bars = axes.barh([no_math(one.name) for one in shown], [1e3 * one.latency for one in shown], color=colors)
+        bars = axes.barh([one.name for one in shown], [1e3 * one.latency for one in shown], color=colors)
         axes.bar_label(bars, [latency(one.latency) for one in shown], padding=3)
         axes.set(xlabel="median latency, ms")
         axes.margins(x=0.2)
@@ -285,8 +284,8 @@ def _svg(draw: Callable[[Axes], None], height: float, salt: str) -> Markup:
     """A figure as inline SVG, of the given height in inches."""
     import matplotlib
 
-    # Each figure's ids are hashed with its own salt, or two figures on one page would share them.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+    # Each figure's ids are hashed with its own salt, or two figures on one page would share them. Names may have dollars.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, height), layout="constrained")

@@ -12,9 +12,8 @@ import numpy as np
 import psutil
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
-from tvm_gnn_cost.datasets.held_out import networks_to_test
 from tvm_gnn_cost.datasets.programs import Programs
-from tvm_gnn_cost.datasets.split import Split
+from tvm_gnn_cost.datasets.split import Split, networks_to_test
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import check_file

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 from tests.importing.relax.against_onnxruntime import check, model_of
+from tvm_gnn_cost.errors import InputError
 
 pytest.importorskip("onnxruntime")
 
@@ -85,3 +86,14 @@ def test_a_convolution_of_integers() -> None:
     x, w = RNG.integers(0, 255, (1, 2, 5, 5)).astype(np.uint8), RNG.integers(0, 255, (3, 2, 3, 3)).astype(np.uint8)
     node = helper.make_node("ConvInteger", ["x", "w", "zero"], ["y"], pads=[1, 1, 1, 1])
     check(model_of(node, {"x": x}, {"w": w, "zero": np.array(7, np.uint8)}), {"x": x})
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 4, 4), (2, 2, 5, 5)])
+def test_small_matrices(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    check(helper.make_node("Det", ["x"], ["y"]), {"x": x}, rtol=1e-4, atol=1e-5)
+
+
+def test_large_matrices_are_refused() -> None:
+    with pytest.raises(InputError, match="its matrices have more than 5 rows"):
+        check(helper.make_node("Det", ["x"], ["y"]), {"x": np.eye(6, dtype=np.float32)})

@@ -8,7 +8,7 @@ from tvm.auto_scheduler import SearchTask
 from tvm.auto_scheduler.measure import MeasureInput
 
 from tests.schedulers.auto_scheduler.small_tasks import broken_state
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.datasets.tenset import FAILURES
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_and_export, build_states
 from tvm_gnn_cost.schedulers.build_pool import BuildPool

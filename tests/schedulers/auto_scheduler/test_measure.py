@@ -7,7 +7,7 @@ from tvm.auto_scheduler.measure import MeasureResult
 
 from tests.schedulers.auto_scheduler.small_tasks import broken_state
 from tests.schedulers.conftest import QUICK
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import measure_states, outcome_of
 from tvm_gnn_cost.schedulers.build_pool import BuildPool

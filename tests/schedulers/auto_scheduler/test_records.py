@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.auto_scheduler.small_tasks import DATA, matmul_task, project_data, sample_states, task_key
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.datasets.tenset import RecordLine, parse_record
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.folder import structural_hash

@@ -9,7 +9,7 @@ from tvm import auto_scheduler, te, tir, topi
 from tvm.auto_scheduler.measure import MeasureInput
 
 from tests.schedulers.auto_scheduler.small_tasks import TARGET, conv_task, matmul_task, sample_states
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.datasets.tenset import FAILURES
 from tvm_gnn_cost.measuring.arguments import Argument, draw
 from tvm_gnn_cost.measuring.verification import Reference

@@ -8,7 +8,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.meta_schedule.programs import broken, good
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder, Program, build_and_export, build_program
 

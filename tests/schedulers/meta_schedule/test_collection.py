@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tvm
 
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.measuring.card import today
 from tvm_gnn_cost.measuring.machine import describe_machine

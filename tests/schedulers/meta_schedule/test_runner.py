@@ -7,7 +7,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.meta_schedule.programs import crashing, good
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Program
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner, run_built

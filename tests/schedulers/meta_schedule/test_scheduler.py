@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.meta_schedule.convolutions import Residual
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.build_pool import Built

@@ -14,7 +14,7 @@ from tvm import relax
 
 from tests.schedulers.conftest import QUICK
 from tests.schedulers.meta_schedule.programs import crashing, good
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.lowering import packing
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.meta_schedule import SCHEDULER

@@ -17,10 +17,8 @@ from tvm_gnn_cost.importing import (
     quantized,
     recurrent,
     selections,
-    unpooling,
 )
 from tvm_gnn_cost.importing.relax import (  # noqa: F401
-    determinants,
     elementwise,
     indexing,
     movement,
@@ -52,7 +50,6 @@ EXPANSIONS = {
     **quantized.EXPANSIONS,
     **recurrent.EXPANSIONS,
     **selections.EXPANSIONS,
-    **unpooling.EXPANSIONS,
     **interpolation.EXPANSIONS,
     **machine_learning.EXPANSIONS,
     **microsoft.EXPANSIONS,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tvm.auto_scheduler.measure import BuildResult, MeasureInput, local_build_worker
 from tvm.contrib import cc, tar
 
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.datasets.tenset import CODES, FAILURES
 from tvm_gnn_cost.schedulers.auto_scheduler.verification import Check, Verifier, fault
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built

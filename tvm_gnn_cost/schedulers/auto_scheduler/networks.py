@@ -15,8 +15,8 @@ import tvm
 from tvm import auto_scheduler, relay
 from tvm.target import Target
 
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
 from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.importing import exported, onnx_graphs
 from tvm_gnn_cost.importing.source import load_model

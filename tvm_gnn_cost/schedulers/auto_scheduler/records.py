@@ -13,8 +13,7 @@ from typing import Any
 import joblib
 from tvm.auto_scheduler.measure_record import load_record_from_string
 
-from tvm_gnn_cost.datasets.json_lines import find_file
-from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.records import find_file, last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, files_ending, network_name, record_files, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states

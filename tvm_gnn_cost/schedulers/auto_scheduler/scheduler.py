@@ -15,8 +15,7 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput
 from tvm.target import Target
 
-from tvm_gnn_cost.datasets.database_files import is_database
-from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.records import is_database, last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.measuring.machine import Tracker

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tvm_gnn_cost.datasets.json_lines import open_file
-from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.records import last_line, open_file
 from tvm_gnn_cost.datasets.tenset import network_file
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import replacing

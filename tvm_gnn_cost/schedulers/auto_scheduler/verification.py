@@ -18,7 +18,7 @@ from tvm.auto_scheduler.measure import MeasureInput, local_build_worker
 from tvm.contrib import cc
 from tvm.target import Target
 
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.measuring.arguments import KINDS, Argument, Kind, draw
 from tvm_gnn_cost.measuring.verification import Reference, make_reference
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built

@@ -10,8 +10,7 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 from tvm.auto_scheduler.measure_record import dump_record_to_string
 
-from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.records import Failure, last_line
 from tvm_gnn_cost.datasets.tenset import CODES
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import append_lines, drop_broken_last_line, write_text

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 
-from tvm_gnn_cost.datasets.database_files import RECORDS
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, Measurement, TaskInfo, measured_programs
-from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.datasets.records import RECORDS, Problem
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs

@@ -11,11 +11,19 @@ from typing import Any
 
 import tvm
 
-from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
-from tvm_gnn_cost.datasets.failure import Failure
-from tvm_gnn_cost.datasets.json_lines import DAMAGED, find_file, open_file, parsed_lines, parsed_objects
 from tvm_gnn_cost.datasets.programs import TaskInfo
-from tvm_gnn_cost.datasets.records import Problem, last_line
+from tvm_gnn_cost.datasets.records import (
+    DAMAGED,
+    RECORDS,
+    WORKLOADS,
+    Failure,
+    Problem,
+    find_file,
+    last_line,
+    open_file,
+    parsed_lines,
+    parsed_objects,
+)
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json
 from tvm_gnn_cost.schedulers.installed import Schedule, Trace, ms
@@ -35,7 +43,7 @@ class DatabaseRecord:
         run_secs: Latency of each repeat in seconds; empty if the program failed.
         target: The target, as JSON.
         args_info: Shapes and types of the arguments, as JSON.
-        failure: A :class:`~tvm_gnn_cost.datasets.failure.Failure`; empty if the program ran.
+        failure: A :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if the program ran.
         phase: How the program was sampled; empty if unknown.
     """
 

@@ -13,7 +13,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, fault, verify, with_packers
 

@@ -20,9 +20,7 @@ from typing import Any
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
-from tvm_gnn_cost.datasets.json_lines import parsed_objects
-from tvm_gnn_cost.datasets.records import Problem
+from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS, Problem, parsed_objects
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import append_lines, drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run

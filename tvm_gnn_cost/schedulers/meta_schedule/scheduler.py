@@ -13,9 +13,8 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from tvm_gnn_cost.datasets.database_files import RECORDS
-from tvm_gnn_cost.datasets.held_out import TEST_NETWORKS
-from tvm_gnn_cost.datasets.records import last_line
+from tvm_gnn_cost.datasets.records import RECORDS, last_line
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.lowering.alternatives import mixed

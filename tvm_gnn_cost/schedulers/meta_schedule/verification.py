@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from tvm_gnn_cost.datasets.failure import Failure
+from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.measuring.arguments import KINDS, Argument, Kind, draw
 from tvm_gnn_cost.measuring.verification import Reference, make_reference
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.database_files import RECORDS, WORKLOADS
+from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, write_text
 from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS, read_database
