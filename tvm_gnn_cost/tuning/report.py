@@ -284,7 +284,7 @@ def _svg(draw: Callable[[Axes], None], height: float, salt: str) -> Markup:
     """A figure as inline SVG, of the given height in inches."""
     import matplotlib
 
-    # Each figure's ids are hashed with its own salt, or two figures on one page would share them. Names may have dollars.
+    # Without a salt of their own, two figures on one page would share ids. Names may contain dollar signs.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):
         from matplotlib.figure import Figure
 
