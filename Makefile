@@ -18,10 +18,13 @@ AUTO_SCHEDULER := .venv-auto-scheduler
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 
 # Extras of pyproject.toml. The style and the types are checked in .venv alone.
-RUN_EXTRAS := tvm,compare
-DEV_EXTRAS := tvm,compare,xla,dev
-AUTO_SCHEDULER_RUN_EXTRAS := auto-scheduler
-AUTO_SCHEDULER_DEV_EXTRAS := auto-scheduler,test
+RUN_EXTRAS := tvm,tune,compare
+DEV_EXTRAS := tvm,tune,compare,train,tpugraphs,xla,dev
+AUTO_SCHEDULER_RUN_EXTRAS := auto-scheduler,train
+AUTO_SCHEDULER_DEV_EXTRAS := auto-scheduler,train,tpugraphs,test
+# The exact versions that the figures were measured with; users of the package get ranges.
+CONSTRAINTS := tests/constraints.txt
+AUTO_SCHEDULER_CONSTRAINTS := tests/constraints-auto-scheduler.txt
 
 # The modules whose examples doctest runs: all that need no TVM.
 DOCTESTS := $(addprefix tvm_gnn_cost/, __init__.py errors.py files.py progress.py \
@@ -85,15 +88,16 @@ stage = @echo "$(1) ..."; { $(2); } >$@.log 2>&1 || \
     { tail -n 40 $@.log >&2; echo "error: this stage failed; all of its output is in $@.log" >&2; exit 1; }
 
 # Editable: the package is read from here, and only a change of what is built or required installs again.
-$(VENV)/installed-run: $(BUILT_FROM) | $(VENV)/ready
+$(VENV)/installed-run: $(BUILT_FROM) $(CONSTRAINTS) | $(VENV)/ready
 	$(call stage,Installing the dependencies and building the extractor in $(@D) (a few minutes the first time),\
-	    $(@D)/bin/python -m pip install --no-build-isolation --editable '.[$(RUN_EXTRAS)]')
+	    $(@D)/bin/python -m pip install -c $(CONSTRAINTS) --no-build-isolation --editable '.[$(RUN_EXTRAS)]')
 	@touch $@
 
 # bitblas wants torch with CUDA and more that is not needed to import the TVM inside it; that TVM wants the CUDA runtime.
-$(AUTO_SCHEDULER)/installed-run: $(BUILT_FROM) tools/auto_scheduler_environment.py | $(AUTO_SCHEDULER)/ready
+$(AUTO_SCHEDULER)/installed-run: $(BUILT_FROM) $(AUTO_SCHEDULER_CONSTRAINTS) tools/auto_scheduler_environment.py | $(AUTO_SCHEDULER)/ready
 	$(call stage,Installing a TVM with auto_scheduler and building the extractor in $(@D) (a few minutes the first time),\
-	    $(@D)/bin/python -m pip install --no-build-isolation --editable '.[$(AUTO_SCHEDULER_RUN_EXTRAS)]' && \
+	    $(@D)/bin/python -m pip install -c $(AUTO_SCHEDULER_CONSTRAINTS) --no-build-isolation \
+	        --editable '.[$(AUTO_SCHEDULER_RUN_EXTRAS)]' && \
 	    $(@D)/bin/python -m pip install --no-deps \
 	        'bitblas==0.1.0.post1' 'nvidia-cuda-nvrtc-cu12==12.*' 'nvidia-cuda-runtime-cu12==12.*' && \
 	    $(@D)/bin/python tools/auto_scheduler_environment.py)
@@ -101,12 +105,14 @@ $(AUTO_SCHEDULER)/installed-run: $(BUILT_FROM) tools/auto_scheduler_environment.
 
 # The package is installed by now: pip adds what its extras name and builds nothing.
 $(VENV)/installed-dev: $(VENV)/installed-run
-	$(call stage,Installing the test tools in $(@D),$(@D)/bin/python -m pip install 'tvm-gnn-cost[$(DEV_EXTRAS)]')
+	$(call stage,Installing the test tools in $(@D),$(@D)/bin/python -m pip install -c $(CONSTRAINTS) \
+	    'tvm-gnn-cost[$(DEV_EXTRAS)]')
 	@touch $@
 
 $(AUTO_SCHEDULER)/installed-dev: $(AUTO_SCHEDULER)/installed-run
 	$(call stage,Installing the test tools in $(@D),\
-	    $(@D)/bin/python -m pip install 'tvm-gnn-cost[$(AUTO_SCHEDULER_DEV_EXTRAS)]')
+	    $(@D)/bin/python -m pip install -c $(AUTO_SCHEDULER_CONSTRAINTS) \
+	    'tvm-gnn-cost[$(AUTO_SCHEDULER_DEV_EXTRAS)]')
 	@touch $@
 
 # What builds the package must be there before it: without isolation pip does not fetch it by itself.
