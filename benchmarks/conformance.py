@@ -173,7 +173,7 @@ def check(case: Any) -> tuple[str, str]:
             reason = _difference(own, np.asarray(wanted), rtol, atol)
             if reason:
                 return "wrong", reason
-    return "right", ""
+    return "correct", ""
 
 
 def _difference(own: Any, wanted: Any, rtol: float, atol: float) -> str:
@@ -202,7 +202,7 @@ def serve() -> None:
                 verdict, said = check(cases[name])
             except Exception as error:
                 verdict, said = "error", f"{type(error).__name__}: {' '.join(str(error).split())[-300:]}"
-            print(json.dumps({"test": name, "verdict": verdict, "said": said}), flush=True)
+            print(json.dumps({"test": name, "verdict": verdict, "reason": said}), flush=True)
 
 
 class Worker:
@@ -225,14 +225,14 @@ class Worker:
                 line = self.lines.get(timeout=_LIMIT_S)
                 if line is None:
                     self.process = None
-                    return {"test": name, "verdict": "error", "said": f"the process died ({process.wait()})"}
+                    return {"test": name, "verdict": "error", "reason": f"the process died ({process.wait()})"}
                 if line.startswith('{"test"'):
                     found: dict[str, str] = json.loads(line)
                     return found
         except queue.Empty:
             process.kill()
             self.process = None
-            return {"test": name, "verdict": "no end", "said": f"not done within {_LIMIT_S:.0f} s"}
+            return {"test": name, "verdict": "timeout", "reason": f"not done within {_LIMIT_S:.0f} s"}
 
     def _start(self) -> None:
         self.process = subprocess.Popen(
@@ -281,12 +281,14 @@ def check_all(names: list[str], jobs: int) -> Iterator[dict[str, str]]:
 
 def markdown_of(by_operator: Mapping[str, Counter[str]], found: Sequence[Mapping[str, str]]) -> str:
     """The operators of which not all tests are right, with the first reason of each."""
-    lines = ["| operator | right | refused | wrong or an error | why |", "|---|---|---|---|---|"]
+    lines = ["| operator | correct | refused | wrong or error | reason |", "|---|---|---|---|---|"]
     for operator, counts in sorted(by_operator.items()):
-        if counts["right"] == counts.total():
+        if counts["correct"] == counts.total():
             continue
-        reasons = {_reason(one["said"]) for one in found if one["verdict"] != "right" and one["operator"] == operator}
-        failed = counts["wrong"] + counts["error"] + counts["no end"]
+        reasons = {
+            _reason(one["reason"]) for one in found if one["verdict"] != "correct" and one["operator"] == operator
+        }
+        failed = counts["wrong"] + counts["error"] + counts["timeout"]
         lines.append(
             f"| {operator} | {counts['right']} | {counts['refused']} | {failed} | {'; '.join(sorted(reasons)[:3])} |"
         )
@@ -314,7 +316,7 @@ def main() -> None:
     found = []
     for number, one in enumerate(check_all(names, arguments.jobs), start=1):
         found.append(one)
-        if one["verdict"] != "right":
+        if one["verdict"] != "correct":
             console.print(f"{number}/{len(names)} {one['test']}: {one['verdict']}: {one['said'][:240]}", markup=False)
     verdicts = Counter(one["verdict"] for one in found)
     by_operator: dict[str, Counter[str]] = defaultdict(Counter)
@@ -323,8 +325,8 @@ def main() -> None:
         first = model.graph.node[0].op_type if model is not None and model.graph.node else "models"
         one["operator"] = "definitions of operators" if "expanded" in one["test"] else first
         by_operator[one["operator"]][one["verdict"]] += 1
-    table = Table("operator", "right", "refused", "wrong", "error", "no end")
-    kinds = ("right", "refused", "wrong", "error", "no end")
+    table = Table("operator", "correct", "refused", "wrong", "error", "timeout")
+    kinds = ("correct", "refused", "wrong", "error", "timeout")
     for operator, counts in sorted(by_operator.items()):
         table.add_row(operator, *(str(counts[kind] or "") for kind in kinds))
     table.add_row("all", *(str(verdicts[kind]) for kind in kinds))
@@ -335,7 +337,7 @@ def main() -> None:
     metrics = {
         "verdicts": {kind: verdicts[kind] for kind in kinds},
         "by_operator": {name: dict(counts) for name, counts in sorted(by_operator.items())},
-        "not_right": sorted((one for one in found if one["verdict"] != "right"), key=lambda one: one["test"]),
+        "not_correct": sorted((one for one in found if one["verdict"] != "correct"), key=lambda one: one["test"]),
     }
     write_result(arguments.json, "conformance", settings, metrics)
 

@@ -87,7 +87,7 @@ def writing(real: Path, folder: Path, first: int, until: int, of_task: int) -> d
         begin = time.perf_counter()
         store.append(shard, run_secs=repeats, keys=[rng.bytes(16).hex() for _ in range(len(shard))])
         seconds += time.perf_counter() - begin
-    return {"per_second": (until - first) / seconds, "bytes_a_program": size_of(store) / until}
+    return {"per_second": (until - first) / seconds, "bytes_per_program": size_of(store) / until}
 
 
 def synthetic(real: MeasuredPrograms, numbers: npt.NDArray[np.int64], of_task: int) -> MeasuredPrograms:
@@ -193,7 +193,7 @@ def estimate(extracted: dict[str, float], last: dict[str, Any]) -> dict[str, flo
     return {
         "extraction_days": TENSET / (extracted["per_second"] * CORES) / _DAY,
         "writing_days": TENSET / last["writing"]["per_second"] / _DAY,
-        "gigabytes": TENSET * last["writing"]["bytes_a_program"] / 1e9,
+        "gigabytes": TENSET * last["writing"]["bytes_per_program"] / 1e9,
         "epoch_hours_on_these_cores": last["training"]["epoch_seconds"] * tasks / last["training"]["tasks"] / 3600,
     }
 
@@ -205,7 +205,7 @@ def show(extracted: dict[str, float], rows: list[dict[str, Any]], days: dict[str
     for row in ("", *(f"{row['programs']:,}" for row in rows)):
         table.add_column(row, justify="right" if row else "left")
     cells: tuple[tuple[str, str, str, str], ...] = (
-        ("bytes a program on disk", "writing", "bytes_a_program", ".0f"),
+        ("bytes a program on disk", "writing", "bytes_per_program", ".0f"),
         ("written, programs a second", "writing", "per_second", ".0f"),
         ("read in order, programs a second", "reading", "per_second", ".0f"),
         ("drawn, programs a second", "drawing", "per_second", ".0f"),
@@ -231,7 +231,7 @@ def benchmark(arguments: argparse.Namespace, data: Path, folder: Path) -> None:
     of_task = min(OF_TASK, programs // 100)
     real, store = folder / "real", folder / "synthetic"
     extracted = measured_alone(partial(extraction, data, real))
-    extracted["bytes_a_program"] = size_of(GraphStore(real)) / extracted["programs"]
+    extracted["bytes_per_program"] = size_of(GraphStore(real)) / extracted["programs"]
     rows: list[dict[str, Any]] = []
     for first, until in ((0, programs // 10), (programs // 10, programs)):
         row: dict[str, Any] = {"programs": until}

@@ -41,10 +41,10 @@ def one(network: Zoo, folder: Path, limit: float, latency: bool) -> dict[str, An
     """Runs a network in a process of its own, unless that was done; returns what was found."""
     path, work_dir = folder / f"{network.name}.json", folder / network.name
     known = _known(path)
-    if "verdict" in known and (not latency or known["verdict"] != "right" or "milliseconds" in known):
+    if "verdict" in known and (not latency or known["verdict"] != "correct" or "milliseconds" in known):
         return known
     if not network.installed:
-        return {"verdict": "not installed", "said": f"no {network.package} here"}
+        return {"verdict": "not installed", "reason": f"no {network.package} here"}
     folder.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     shutil.rmtree(work_dir, ignore_errors=True)
@@ -66,11 +66,11 @@ def one(network: Zoo, folder: Path, limit: float, latency: bool) -> dict[str, An
     if "verdict" not in found:
         said = f"killed after {limit:g} s" if code is None else f"its process ended with exit code {code}"
         found |= {
-            "verdict": "no end" if code is None else "crash",
-            "said": f"{said}, while {found.get('stage', 'starting')}",
+            "verdict": "timeout" if code is None else "crash",
+            "reason": f"{said}, while {found.get('stage', 'starting')}",
         }
         write_json(path, found)
-    if found["verdict"] in ("right", "refused"):
+    if found["verdict"] in ("correct", "refused"):
         shutil.rmtree(work_dir, ignore_errors=True)
     return found
 
@@ -104,9 +104,9 @@ def _cells(network: Zoo, found: Mapping[str, Any]) -> tuple[str, ...]:
         return "" if value is None else format(value, form)
 
     times, verdict = found.get("milliseconds", {}), str(found["verdict"])
-    if "said" in found:
+    if "reason" in found:
         verdict += f": {found['said']}"
-    elif found.get("says_nothing"):
+    elif found.get("constant_output"):
         verdict += ", of an output that is the same everywhere"
     return (
         *(network.name, network.source),

@@ -50,7 +50,7 @@ def run(name: str, folder: Path, latency: bool) -> None:
     write_json(saved, found)
     program, inputs = network.make(work_dir)
     reference, own = framework_outputs(program, inputs)
-    found |= {"own_difference": own, "says_nothing": all(map(_says_nothing, reference))}
+    found |= {"own_difference": own, "constant_output": all(map(_is_constant, reference))}
     given = inputs if isinstance(program, Path) else tuple(map(_tensor, inputs.values()))
     clock = _Clock(saved, found)
     try:
@@ -65,12 +65,12 @@ def run(name: str, folder: Path, latency: bool) -> None:
     except (InputError, WorkError) as error:
         # A library that computes something else was written before its own check found that out.
         verdict = "wrong" if list(work_dir.glob("*.so")) else "refused"
-        found |= {"verdict": verdict, "said": str(error)}
+        found |= {"verdict": verdict, "reason": str(error)}
     except Exception as error:
-        found |= {"verdict": "traceback", "said": f"{type(error).__name__}: {error}"[:500]}
+        found |= {"verdict": "traceback", "reason": f"{type(error).__name__}: {error}"[:500]}
         traceback.print_exc()
     write_json(saved, found)
-    if latency and found["verdict"] == "right":
+    if latency and found["verdict"] == "correct":
         found["milliseconds"] = milliseconds(library, program, inputs, work_dir)
         write_json(saved, found)
 
@@ -113,7 +113,7 @@ def _tensor(array: npt.NDArray[Any]) -> Any:
     return torch.from_numpy(array)
 
 
-def _says_nothing(output: npt.NDArray[Any]) -> bool:
+def _is_constant(output: npt.NDArray[Any]) -> bool:
     """Whether an output is the same everywhere, or no number anywhere: it needs no input."""
     return bool(output.size > 1 and (output == output.flat[0]).all()) or not np.isfinite(output.astype(float)).any()
 
@@ -136,9 +136,9 @@ def judged(outputs: Outputs, reference: Outputs, limit: float) -> dict[str, Any]
     """The verdict about a library's outputs: their types and shapes are the framework's, and their values within it."""
     if _kinds(outputs) != _kinds(reference):
         said = f"its outputs are {', '.join(_kinds(outputs))}; the framework's {', '.join(_kinds(reference))}"
-        return {"verdict": "wrong", "said": said}
+        return {"verdict": "wrong", "reason": said}
     found = difference(outputs, reference)
-    return {"verdict": "right" if found <= limit else "wrong", "difference": found, "limit": limit}
+    return {"verdict": "correct" if found <= limit else "wrong", "difference": found, "limit": limit}
 
 
 def _kinds(outputs: Outputs) -> list[str]:

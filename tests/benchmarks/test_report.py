@@ -57,4 +57,4 @@ def test_without_results_there_is_a_page_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     done = run("--results", tmp_path / "results", "--page", tmp_path / "index.html")
     assert done.returncode == 0, done.stderr
-    assert "<h2>The map of node types</h2>" in (tmp_path / "index.html").read_text()
+    assert "<h2>Node type vectors</h2>" in (tmp_path / "index.html").read_text()
