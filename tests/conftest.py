@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 #: Folders whose tests all need a TVM; elsewhere only those marked "needs" do.
 TVM_FOLDERS = [Path(__file__).parent / name for name in ("extraction", "importing/relax", "lowering", "schedulers")]

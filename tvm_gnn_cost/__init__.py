@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.datasets.store import GraphStore
     from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
+    from tvm_gnn_cost.graphs.extraction import extract_graphs
     from tvm_gnn_cost.scoring.checkpoint import Checkpoint
     from tvm_gnn_cost.tuning.collect import collect
     from tvm_gnn_cost.tuning.evaluate import evaluate
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     #: The cost model for the scheduler of the installed TVM.
     GNNCostModel: Any
-    #: Extracts the graphs of TensorIR modules of the installed TVM.
-    extract_graphs: Any
 
 try:
     __version__ = version("tvm-gnn-cost")
@@ -70,6 +69,7 @@ _HOMES = {
     "evaluate": "tuning.evaluate",
     "explain": "tuning.explain",
     "extract": "tuning.extract",
+    "extract_graphs": "graphs.extraction",
     "import_log": "tuning.import_log",
     "train": "tuning.train",
     "tune": "tuning.tune",
@@ -82,9 +82,9 @@ def __getattr__(name: str) -> Any:
             if name in _HOMES:
                 return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
             return import_module(f"{__name__}.{name}")
-    # Each scheduler has its own version; the installed TVM decides which one is meant.
-    if name in ("GNNCostModel", "extract_graphs"):
-        return getattr(import_module(f"{__name__}.schedulers").package(), name)
+    # Each scheduler has its own; the installed TVM decides which one is meant.
+    if name == "GNNCostModel":
+        return import_module(f"{__name__}.schedulers").package().GNNCostModel
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -34,8 +34,8 @@ def test_modules_are_the_same_and_traces_apply(tmp_path: Path, convert: Convert)
     import tvm
     from tvm.script import tirx as T
 
+    from tvm_gnn_cost.graphs.extraction import extract_graphs
     from tvm_gnn_cost.schedulers.database.records import read_database
-    from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 
     @T.prim_func(s_tir=True)
     def expected(a: T.Buffer((T.int64(4096),), "float32"), b: T.Buffer((T.int64(4096),), "float32")):

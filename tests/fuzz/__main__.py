@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.fuzz.runs import fuzz
 from tests.fuzz.targets import TARGETS
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.database.small_database import small_tasks
 from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.schedulers.database.records import read_database
-from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
 _FILES = (WORKLOADS, RECORDS, "tasks.jsonl", "measurements.jsonl", "card.json")

@@ -6,7 +6,7 @@ from onnx import helper
 
 from tests.importing.relax.against_onnxruntime import check
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 pytestmark = pytest.mark.skipif(not has("s_tir"), reason="needs today's TVM")
 

@@ -11,7 +11,7 @@ from tests.importing.relax.against_onnxruntime import check, model_of
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing.selections import EXPANSIONS
 from tvm_gnn_cost.importing.simplify import simplify
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 pytestmark = pytest.mark.skipif(not has("s_tir"), reason="needs today's TVM")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 if not has("s_tir"):
     collect_ignore_glob = ["*"]

@@ -13,7 +13,7 @@ import pytest
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
-from tvm_gnn_cost.schedulers.installed import has, require_tvm
+from tvm_gnn_cost.installed import has, require_tvm
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.tuning.evaluate import evaluate
 from tvm_gnn_cost.tuning.extract import extract
@@ -56,7 +56,7 @@ def test_no_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_looking_imports_neither_tvm_nor_torch() -> None:
     code = (
-        "import sys; from tvm_gnn_cost.schedulers.installed import has; has('s_tir');"
+        "import sys; from tvm_gnn_cost.installed import has; has('s_tir');"
         "assert not {'tvm', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -83,7 +83,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database as TVM's tuning leaves it; the latencies are made up."""
     import tvm
 
-    from tvm_gnn_cost.schedulers.installed import ms
+    from tvm_gnn_cost.installed import ms
 
     folder = tmp_path_factory.mktemp("theirs") / "their-network"
     folder.mkdir()
@@ -124,7 +124,7 @@ def test_a_database_is_evaluated_as_a_network_of_its_folders_name(theirs: Path) 
 @pytest.mark.needs("tvm")
 def test_a_module_has_the_same_graph_in_either_tvm() -> None:
     from tvm_gnn_cost import extract_graphs
-    from tvm_gnn_cost.schedulers.installed import Schedule
+    from tvm_gnn_cost.installed import Schedule
 
     schedule = Schedule(workload())
     block = (schedule.get_block if hasattr(schedule, "get_block") else schedule.get_sblock)("product")

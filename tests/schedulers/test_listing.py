@@ -18,7 +18,7 @@ def product() -> Any:
     import tvm
     from tvm import te
 
-    from tvm_gnn_cost.schedulers.installed import Schedule
+    from tvm_gnn_cost.installed import Schedule
 
     a, b = te.placeholder((64, 32), name="A"), te.placeholder((32, 48), name="B")
     k = te.reduce_axis((0, 32), name="k")

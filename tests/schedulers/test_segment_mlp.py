@@ -10,7 +10,7 @@ pytestmark = pytest.mark.needs("tvm")
 
 
 def test_it_has_tvms_settings() -> None:
-    from tvm_gnn_cost.schedulers.installed import ms
+    from tvm_gnn_cost.installed import ms
     from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 
     theirs = import_module(f"{ms.__name__}.cost_model.mlp_model")

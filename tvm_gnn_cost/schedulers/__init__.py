@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.installed import has, require_tvm
+from tvm_gnn_cost.installed import has, require_tvm
 from tvm_gnn_cost.schedulers.scheduler import Scheduler
 
 #: Scheduler -> its package in this folder, and the subpackage of TVM that it needs.
@@ -42,7 +42,7 @@ def scheduler_of(folder: Path) -> Scheduler:
 
 
 def package(name: str | None = None) -> Any:
-    """The Python package of a scheduler, which has ``GNNCostModel``, ``extract_graphs`` and ``load_library``.
+    """The Python package of a scheduler, which has ``GNNCostModel`` and ``load_library``.
 
     Raises:
         InputError: there is no such scheduler.

@@ -9,8 +9,8 @@ from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from tvm_gnn_cost.datasets.records import Failure
+from tvm_gnn_cost.installed import PopenPoolExecutor, StatusKind
 from tvm_gnn_cost.measuring.machine import usable_cores, use_all_cores
-from tvm_gnn_cost.schedulers.installed import PopenPoolExecutor, StatusKind
 
 T = TypeVar("T")
 

@@ -167,6 +167,6 @@ def _connect(tracker: Tracker) -> tuple[Any, int]:
 
 def _runner(name: str) -> Any:
     """A module of MetaSchedule's runners, which every TVM with MetaSchedule has."""
-    from tvm_gnn_cost.schedulers.installed import ms
+    from tvm_gnn_cost.installed import ms
 
     return import_module(f"{ms.__name__}.runner.{name}")

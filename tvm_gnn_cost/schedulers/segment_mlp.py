@@ -7,8 +7,8 @@ from importlib import import_module
 import torch
 
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
+from tvm_gnn_cost.installed import ms
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
-from tvm_gnn_cost.schedulers.installed import ms
 
 
 def segment_mlp(seed: int) -> SegmentMLP:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from tvm_gnn_cost.datasets.records import Failure, last_line
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.installed import PopenWorker
 from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself, use_all_cores
 from tvm_gnn_cost.schedulers.in_turn import run_on
-from tvm_gnn_cost.schedulers.installed import PopenWorker
 from tvm_gnn_cost.schedulers.machines import count_machines
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Outcome
 

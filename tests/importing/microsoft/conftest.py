@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 if not has("s_tir"):
     collect_ignore_glob = ["*"]

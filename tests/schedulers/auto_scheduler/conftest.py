@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 if not has("auto_scheduler"):
     collect_ignore_glob = ["*"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 if has("s_tir"):
     from tests.schedulers.database.small_database import copy, database, graph_store  # noqa: F401

@@ -13,16 +13,16 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.database.small_database import Database, write_lines
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.store import GraphStore
+from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, per_store_features
 from tvm_gnn_cost.schedulers.database.records import read_database
-from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.scheduler import Task
 
 
 def opened(folder: Path, threads: int | None = None) -> DatabaseFolder:
-    return DatabaseFolder(folder, threads, extract_graphs, import_tensor_intrin)
+    return DatabaseFolder(folder, threads, import_tensor_intrin)
 
 
 def test_the_store_holds_the_graphs_of_the_measured_modules(database: Database, graph_store: GraphStore) -> None:

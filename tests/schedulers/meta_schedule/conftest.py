@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tvm_gnn_cost.schedulers.installed import has
+from tvm_gnn_cost.installed import has
 
 if has("s_tir"):
     from tests.schedulers.database.small_database import copy, database, graph_store  # noqa: F401

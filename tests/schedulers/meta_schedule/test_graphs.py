@@ -12,9 +12,9 @@ from tvm.script import tirx as T
 from tests.schedulers.meta_schedule.real_schedules import candidates, small_target, unprocessed
 from tests.schedulers.meta_schedule.syntax_tree import syntax_tree
 from tests.schedulers.tree_node import check_graph
+from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.values import GROUPS, VALUES, columns
-from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, load_network
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tvm_gnn_cost.schedulers.auto_scheduler.compile import load_library
     from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
-    from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
     from tvm_gnn_cost.schedulers.auto_scheduler.records import count_applicable
     from tvm_gnn_cost.schedulers.auto_scheduler.scheduler import SCHEDULER, AutoScheduler
     from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
@@ -24,8 +23,6 @@ __all__ = [
     "AutoScheduler",
     "GNNCostModel",
     "count_applicable",
-    "extract_graphs",
-    "extract_states",
     "load_library",
     "make_policies",
     "save_tasks",
@@ -36,9 +33,7 @@ _HOMES = {
     "AutoScheduler": "scheduler",
     "GNNCostModel": "cost_model",
     "count_applicable": "records",
-    "extract_graphs": "graphs",
     "load_library": "compile",
-    "extract_states": "graphs",
     "make_policies": "cost_model",
     "save_tasks": "task_files",
 }

@@ -16,8 +16,8 @@ from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
 from tvm_gnn_cost.datasets.records import Problem, last_line, summarise_repeats
 from tvm_gnn_cost.datasets.tenset import parse_record, record_lines
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.records import parse_state
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER
 from tvm_gnn_cost.scoring.online import OnlineSettings

@@ -24,9 +24,9 @@ from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, Measurement, TaskI
 from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, TensetRecord, parse_record
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.extraction import extract_graphs, extract_states
 from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.records import TensetFolder, parse_state, read_tenset
 from tvm_gnn_cost.schedulers.isolation import each_or_empty, in_processes
 from tvm_gnn_cost.schedulers.listing import list_program

@@ -16,7 +16,7 @@ from tvm.auto_scheduler.measure_record import load_record_from_string
 from tvm_gnn_cost.datasets.records import find_file, last_line
 from tvm_gnn_cost.datasets.tenset import RecordLine, files_ending, network_name, record_files, record_lines
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_states
+from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
 from tvm_gnn_cost.schedulers.isolation import in_processes
 from tvm_gnn_cost.schedulers.scheduler import Task

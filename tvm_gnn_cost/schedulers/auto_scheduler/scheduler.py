@@ -17,6 +17,7 @@ from tvm.target import Target
 
 from tvm_gnn_cost.datasets.records import is_database, last_line
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
@@ -27,7 +28,6 @@ from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, 
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder, per_store_features
-from tvm_gnn_cost.schedulers.auto_scheduler.graphs import extract_graphs, extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import measure_states
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     HELD_OUT,
@@ -171,7 +171,7 @@ class AutoScheduler:
         if not is_database(folder):
             return RecordFolder(folder, hardware, jobs, cluster)
         check_no_hardware(folder, hardware)
-        return DatabaseFolder(folder, jobs, extract_graphs, partial(import_module, "tvm.tir.tensor_intrin"), cluster)
+        return DatabaseFolder(folder, jobs, partial(import_module, "tvm.tir.tensor_intrin"), cluster)
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         if name == "random":

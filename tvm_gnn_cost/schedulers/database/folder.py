@@ -18,10 +18,11 @@ import tvm
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, Measurement, TaskInfo, measured_programs
 from tvm_gnn_cost.datasets.records import RECORDS, Problem
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.processor import with_processors
-from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
+from tvm_gnn_cost.graphs.program_graph import Detail
+from tvm_gnn_cost.installed import ms
 from tvm_gnn_cost.schedulers.database.records import DatabaseRecord, read_database
-from tvm_gnn_cost.schedulers.installed import ms
 from tvm_gnn_cost.schedulers.isolation import each_or_empty, in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
@@ -33,7 +34,6 @@ class DatabaseFolder:
     Args:
         folder: A folder that :func:`read_database` can read.
         threads: Threads of the graph extraction; one a core if None.
-        extract_graphs: The installed TVM's extraction of scheduled modules.
         import_intrinsics: Imports TVM's tensor intrinsics, which traces may name.
         cluster: Address of a Dask scheduler, whose workers extract instead; they must see the folder under this path.
 
@@ -47,13 +47,12 @@ class DatabaseFolder:
         self,
         folder: Path,
         threads: int | None,
-        extract_graphs: Callable[..., ProgramGraphs],
         import_intrinsics: Callable[[], object],
         cluster: str = "",
     ) -> None:
         self.database = read_database(folder)
         self.threads, self.cluster = threads or 0, cluster
-        self.extract_graphs, self.import_intrinsics = extract_graphs, import_intrinsics
+        self.import_intrinsics = import_intrinsics
 
     @property
     def total(self) -> int:
@@ -93,7 +92,7 @@ class DatabaseFolder:
         """
         self.import_intrinsics()
         mod = self.database.replay(record).sch.mod
-        graphs = self.extract_graphs([mod], detail="statements", threads=1)
+        graphs = extract_graphs([mod], detail="statements", threads=1)
         return list_program(mod, with_processors(graphs, [record.target]))
 
     def extract(
@@ -101,7 +100,7 @@ class DatabaseFolder:
     ) -> Iterator[Chunk]:
         """Replays and extracts each chunk, in this process with threads or in those of a cluster."""
         if self.cluster:
-            here = _Opened(self.database.folder, uuid.uuid4().hex, self.extract_graphs, self.import_intrinsics)
+            here = _Opened(self.database.folder, uuid.uuid4().hex, self.import_intrinsics)
             run = partial(_extract_there, here, detail, with_features)
             crashed = partial(_crashed, self.database.folder)
             yield from in_processes(run, chunks, 1, crashed, self.cluster)
@@ -123,7 +122,7 @@ class DatabaseFolder:
         records = [record for _, record, _ in kept]
         candidates = [candidate for _, _, candidate in kept]
         mods = [candidate.sch.mod for candidate in candidates]
-        graphs = self.extract_graphs(mods, detail=detail, threads=self.threads, on_error="skip")
+        graphs = extract_graphs(mods, detail=detail, threads=self.threads, on_error="skip")
         graphs = with_processors(graphs, [record.target for record in records])
         measurements = [
             Measurement(self.task_info(record), record.run_secs, record.failure, record.phase) for record in records
@@ -152,7 +151,6 @@ class _Opened:
 
     folder: Path
     extraction: str
-    extract_graphs: Callable[..., ProgramGraphs] = field(compare=False)
     import_intrinsics: Callable[[], object] = field(compare=False)
 
 
@@ -160,7 +158,7 @@ class _Opened:
 def _read(opened: _Opened) -> DatabaseFolder:
     """The folder, read once in each worker."""
     opened.import_intrinsics()
-    return DatabaseFolder(opened.folder, 1, opened.extract_graphs, opened.import_intrinsics)
+    return DatabaseFolder(opened.folder, 1, opened.import_intrinsics)
 
 
 def _extract_there(

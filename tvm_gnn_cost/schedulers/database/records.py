@@ -26,7 +26,7 @@ from tvm_gnn_cost.datasets.records import (
 )
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json
-from tvm_gnn_cost.schedulers.installed import Schedule, Trace, ms
+from tvm_gnn_cost.installed import Schedule, Trace, ms
 
 #: MetaSchedule records a latency of this many seconds for a program that failed.
 FAILED_RUN_SECS = 1e10

@@ -16,17 +16,15 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
     from tvm_gnn_cost.schedulers.meta_schedule.compile import load_library
     from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-    from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
     from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
 
-__all__ = ["SCHEDULER", "GNNCostModel", "MetaSchedule", "PooledBuilder", "extract_graphs", "load_library"]
+__all__ = ["SCHEDULER", "GNNCostModel", "MetaSchedule", "PooledBuilder", "load_library"]
 
 _HOMES = {
     "SCHEDULER": "scheduler",
     "GNNCostModel": "cost_model",
     "MetaSchedule": "scheduler",
     "PooledBuilder": "builder",
-    "extract_graphs": "graphs",
     "load_library": "compile",
 }
 

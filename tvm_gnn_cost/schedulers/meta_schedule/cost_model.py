@@ -14,8 +14,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import summarise_repeats
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.scoring.online import OnlineSettings

@@ -16,6 +16,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tvm_gnn_cost.datasets.records import RECORDS, last_line
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.lowering.alternatives import mixed
 from tvm_gnn_cost.measuring.machine import Tracker
@@ -29,7 +30,6 @@ from tvm_gnn_cost.schedulers.meta_schedule.builder import Program, build_and_exp
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.meta_schedule.graphs import extract_graphs
 from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
@@ -182,7 +182,7 @@ class MetaSchedule:
         self, folder: Path, hardware: str | None = None, jobs: int | None = None, cluster: str = ""
     ) -> DatabaseFolder:
         check_no_hardware(folder, hardware)
-        return DatabaseFolder(folder, jobs, extract_graphs, import_tensor_intrin, cluster)
+        return DatabaseFolder(folder, jobs, import_tensor_intrin, cluster)
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         if name == "random":
