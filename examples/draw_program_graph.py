@@ -1,8 +1,8 @@
-"""Reads the graph of a program and draws it: what the cost model sees.
+"""Extracts the graph of a program, which is the input of the cost model, and draws it.
 
     python examples/draw_program_graph.py [graph.svg]
 
-Needs today's TVM (make run sets it up).
+Needs TVM 0.27 (make run sets it up).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def scheduled_matmul() -> tvm.IRModule:
 
 
 def places(graph: ProgramGraphs) -> np.ndarray:
-    """float64[N, 2]: each node's place in a picture of its tree; nodes come before their children."""
+    """Positions of the nodes in a drawing of the tree, float64[N, 2]; nodes come before their children."""
     source, target = graph.edge_index[:, graph.edge_type == Relation.CHILD]
     nodes = len(graph.node_type)
     parent = np.full(nodes, -1)
@@ -54,11 +54,11 @@ def places(graph: ProgramGraphs) -> np.ndarray:
 
 
 def main(picture: Path) -> None:
-    """Prints what the graph holds and draws it."""
+    """Prints the loops of the graph and draws it."""
     graph = extract_graphs([scheduled_matmul()], detail="statements")
     names = [graph.type_names[i] for i in graph.node_type]
     columns = [name for name, _ in VALUES]
-    print(f"{len(names)} nodes, {graph.edge_index.shape[1]} edges, {len(columns)} values a node")
+    print(f"{len(names)} nodes, {graph.edge_index.shape[1]} edges, {len(columns)} values per node")
     for node in np.flatnonzero([name == "For" for name in names]):
         # Magnitudes are stored as log2(1 + x).
         extent = 2 ** graph.x[node, columns.index("extent")] - 1

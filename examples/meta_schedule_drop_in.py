@@ -1,8 +1,8 @@
-"""Tunes one matrix product with MetaSchedule and the graph neural network as its cost model.
+"""Tunes a matrix product with MetaSchedule and GNNCostModel.
 
     python examples/meta_schedule_drop_in.py [TRIALS]
 
-Needs today's TVM (make run sets it up).
+Needs TVM 0.27 (make run sets it up).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def matmul(n: int) -> tvm.IRModule:
 
 
 def main(trials: int) -> None:
-    """Tunes the product and prints what the search found."""
-    # The one argument: a model that ranks from the first round on and learns from every measured one.
+    """Tunes the product and prints the fastest latency and the seconds of the cost model."""
+    # Pre-trained: it ranks the first round already, and is updated with every measured batch.
     model = GNNCostModel()
     with tempfile.TemporaryDirectory() as work_dir:
         database = ms.tune_tir(
@@ -38,7 +38,7 @@ def main(trials: int) -> None:
             max_trials_global=trials,
             num_trials_per_iter=min(trials, 16),
             cost_model=model,
-            # TVM's own builder starts its workers anew for every batch.
+            # TVM's builder starts its worker processes anew for every batch.
             builder=PooledBuilder(),
         )
         latencies = [float(min(record.run_secs)) for record in database.get_all_tuning_records()]

@@ -1,9 +1,9 @@
-"""Trains a model on measured layouts of XLA graphs and ranks the layouts of graphs that trained nothing.
+"""Trains a model on measured layouts of XLA graphs and ranks the layouts of held-out graphs.
 
     python examples/rank_tpugraphs_layouts.py [FOLDER] [EPOCHS]
 
-The graphs are the project's own measurements on a CPU, in the TpuGraphs format; any folder with the data set's npz
-files takes their place. With 100 epochs this takes about a minute.
+The measurements are from a CPU, in the TpuGraphs format; a folder with the npz files of the data set works as well. With
+100 epochs this takes about a minute.
 """
 
 from __future__ import annotations

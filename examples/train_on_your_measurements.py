@@ -1,9 +1,9 @@
-"""Measures programs on this machine, trains a cost model on them and ranks programs that trained nothing.
+"""Measures programs on this machine, trains a cost model on them and ranks the programs of a held-out network.
 
-    python examples/train_on_your_measurements.py [FOLDER] [PROGRAMS_A_TASK]
+    python examples/train_on_your_measurements.py [FOLDER] [PROGRAMS_PER_TASK]
 
-With 12 programs of each task this takes about ten minutes; everything is kept in the folder, so that an interrupted run
-goes on. For a model that is worth using, measure the group "training" (hours) instead of these few operators.
+With 12 programs per task this takes about ten minutes. Everything is kept in the folder, so that an interrupted run
+resumes. For a model that is worth using, measure the group "training" (hours) instead of these few operators.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tvm_gnn_cost
 
-#: A network to train on with some single operators, and one to test on.
+#: Operators to train on, and the held-out network of each scheduler.
 TRAINED = ("dense/0", "dense/1", "conv2d/0", "conv2d/1", "softmax/0", "layer-norm/0", "pooling/0")
 TESTED = {"meta-schedule": "perceptron", "auto-scheduler": "mlp"}
 
@@ -32,9 +32,9 @@ def main(folder: Path, programs: int) -> None:
     # TenSet's layout writes names with underscores; these have none.
     tvm_gnn_cost.train(folder / "store", model, held_out=[network], epochs=20)
     tvm_gnn_cost.train(folder / "store", trees, model="xgb", held_out=[network])
-    done = tvm_gnn_cost.evaluate(folder / "store", [str(model), f"xgb:{trees}", "random"], networks=[network])
-    for name, evaluation in done.models.items():
-        print(f"{evaluation.metrics['pairwise_accuracy']:.3f} of the pairs of programs in order: {name}")
+    evaluations = tvm_gnn_cost.evaluate(folder / "store", [str(model), f"xgb:{trees}", "random"], networks=[network])
+    for name, evaluation in evaluations.models.items():
+        print(f"pairwise accuracy {evaluation.metrics['pairwise_accuracy']:.3f}: {name}")
 
 
 if __name__ == "__main__":  # the builder's workers import this file
