@@ -2,8 +2,8 @@
 
     python examples/rank_tpugraphs_layouts.py [FOLDER] [EPOCHS]
 
-The measurements are from a CPU, in the TpuGraphs format; a folder with the npz files of the data set works as well. With
-100 epochs this takes about a minute.
+The measurements are from a CPU, in the TpuGraphs format; a folder with the npz files of the data set works as well.
+With 100 epochs this takes about a minute.
 """
 
 from __future__ import annotations
