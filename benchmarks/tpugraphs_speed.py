@@ -28,7 +28,7 @@ from tpugraphs_plain import PlainTGraph
 from tvm_gnn_cost.evaluation.metrics import kendall_tau
 from tvm_gnn_cost.tpugraphs.format.npz import read_graph, write_npz
 from tvm_gnn_cost.tpugraphs.models.tgraph import TGraph, TGraphConfig
-from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_graph
+from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_files
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph, read_prepared
 from tvm_gnn_cost.tpugraphs.ranking.losses import hinge
 from tvm_gnn_cost.tpugraphs.ranking.ranker import GraphInputs, score
@@ -129,7 +129,7 @@ def _inputs(folder: Path, name: str, channels: int) -> tuple[GraphInputs, int]:
 def reading(path: Path, graph: PreparedGraph, folder: Path, repeats: int) -> dict[str, dict[str, float]]:
     """Milliseconds to read all configurations in a random order from the page cache, and their size in bytes."""
     rows = np.random.default_rng(0).permutation(CONFIGS)
-    layouts = read_graph(path).configs.read(np.arange(CONFIGS))
+    layouts = np.concatenate(list(read_graph(path).configs()))
     forms: dict[str, tuple[Callable[[], object], int]] = {"packed": (lambda: graph.configs(rows), graph.packed.nbytes)}
     for form, dtype in (("int8", np.int8), ("float32, as published", np.float32)):
         file = folder / f"{form[:4]}.npy"
@@ -203,7 +203,7 @@ def main() -> None:
             write_graph(path, count)
             for how, prunes in (("pruned", True), ("whole", False)):
                 folder = Path(temporary) / how
-                prepare_graph(read_graph(path), folder, prunes=prunes)
+                list(prepare_files([path], folder, [], prunes=prunes))
                 title_how = f"{title}, {how}"
                 cases[title_how] = one = _compare(folder, path.stem, channels, repeats)
                 nodes = len(read_prepared(folder, path.stem).opcode)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tvm_gnn_cost import tpugraphs
+from tvm_gnn_cost import tpugraphs, xla_cpu
 from tvm_gnn_cost.tpugraphs import EnsembleSettings
 
 DATA = Path(__file__).parent.parent / "benchmarks" / "data" / "xla-cpu"
@@ -21,7 +21,7 @@ COLLECTION = "layout:xla:random"
 def main(folder: Path, epochs: int) -> None:
     """Runs the steps; each is a command of tvm-gnn-cost tpugraphs as well."""
     # With the kernels that XLA makes of each layout: the model adds up what they cost.
-    prepared = tpugraphs.prepare(DATA, folder / "prepared", kernels=True)
+    prepared = tpugraphs.prepare(DATA, folder / "prepared", find_kernels=xla_cpu.find_kernels)
     print(prepared)
     tpugraphs.train(
         folder / "prepared",
@@ -33,8 +33,8 @@ def main(folder: Path, epochs: int) -> None:
         progress=print,
     )
     models = {COLLECTION: folder / "models"}
-    print(tpugraphs.evaluate(DATA, models, split="test", permutations=1))
-    ranking = tpugraphs.rank(DATA, models, split="test", permutations=1)
+    print(tpugraphs.evaluate(DATA, models, split="test", permutations=1, find_kernels=xla_cpu.find_kernels))
+    ranking = tpugraphs.rank(DATA, models, split="test", permutations=1, find_kernels=xla_cpu.find_kernels)
     for graph in ranking.collections[COLLECTION]:
         best = int(graph.scores.argmax())
         assert graph.runtime is not None, "these runtimes are not secret"

@@ -77,7 +77,7 @@ def test_a_prepared_graph(name: str, example: Example, tmp_path: Path, capfd: py
     path = copy / "layout-xla-random" / "train" / name
     for _ in cut(path):
         answer = call(capfd, "tpugraphs", "train", copy, COLLECTION, tmp_path / "models", "--folds", 2)
-        assert_mistake(answer, f"error: {path}: no prepared ")
+        assert_mistake(answer, f"error: {path}: not ")
 
 
 @pytest.mark.parametrize("name", ["fold", "kept.json"])
@@ -86,7 +86,7 @@ def test_a_ranker(name: str, example: Example, tmp_path: Path, capfd: pytest.Cap
     (path,) = [one for one in models.iterdir() if one.name == name] or [
         one for one in models.iterdir() if one.name in (models / "kept.json").read_text()
     ]
-    sentence = f"error: {path}: not a checkpoint (" if name == "fold" else f"error: {models}: no finished training"
+    sentence = f"error: {path}: not a checkpoint (" if name == "fold" else f"error: {models} holds no finished training"
     for _ in cut(path):
         chosen = ("--model", f"{COLLECTION}={models}")
         assert_mistake(call(capfd, "tpugraphs", "rank", example.root, tmp_path / "out.csv", *chosen), sentence)

@@ -12,6 +12,7 @@ from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_files
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph, read_prepared
 from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS
 from tvm_gnn_cost.tpugraphs.settings import RankerSettings
+from tvm_gnn_cost.xla_cpu import find_kernels
 
 SETTINGS = RankerSettings(epochs=30, patience=30, configs_per_step=32, learning_rate=3e-3)
 
@@ -27,7 +28,8 @@ def prepared(folder: Path, kind: str, count: int, *, prunes: bool = True) -> lis
             fields = tile_fields(configs=60, seed=seed) | {"config_runtime_normalizers": np.ones(60)}
             runtime = 1 + fields["config_feat"][:, 2] / 1000
         files.append(write(folder / "npz" / f"{kind}{seed}.npz", fields, config_runtime=runtime))
-    assert len(list(prepare_files(files, folder / "prepared", [], prunes=prunes, kernels=kind == "layout"))) == count
+    finder = find_kernels if kind == "layout" else None
+    assert len(list(prepare_files(files, folder / "prepared", [], prunes=prunes, find_kernels=finder))) == count
     return [read_prepared(folder / "prepared", file.stem) for file in files]
 
 

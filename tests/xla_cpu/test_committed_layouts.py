@@ -37,7 +37,7 @@ def test_the_folder_is_that_of_one_collection_and_the_card_knows_each_graph():
 @pytest.mark.parametrize("name", FILES)
 def test_each_graph_is_whole(name: str):
     graph = read_graph(FILES[name][1])
-    configs = np.concatenate(list(graph.configs.iterate()))
+    configs = np.concatenate(list(graph.configs()))
     assert len(configs) == KEPT[name]["configs"] >= 80
     assert len(np.unique(configs.reshape(len(configs), -1), axis=0)) == len(configs)
     assert graph.runtime is not None

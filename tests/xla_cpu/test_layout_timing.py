@@ -43,7 +43,7 @@ def _too_many_layouts(folder: Path, send: Connection) -> None:
 
 def test_a_network_with_too_few_layouts_is_dropped(tmp_path: Path):
     # Three tensors of rank 2, each of which has two layouts or none.
-    dropped = Measured({"dropped": "80 different layouts were asked for, and 27 were found"})
+    dropped = Measured({"dropped": "expected 80 different layouts, but only 27 were drawn; choose fewer configs"})
     assert _in_process(_too_many_layouts, tmp_path) == [dropped]
     assert not list(tmp_path.iterdir())
 

@@ -8,8 +8,8 @@ import pytest
 from jax import Array
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.tpugraphs.format import OPCODES
 from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
 from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction, Operations, random_configs
 
 
@@ -90,5 +90,5 @@ def test_random_configs():
 
 
 def test_more_configs_than_there_are():
-    with pytest.raises(InputError, match="20 different layouts were asked for, and 3 were found"):
+    with pytest.raises(InputError, match="expected 20 different layouts, but only 3 were drawn"):
         random_configs([(2,)], 20, np.random.default_rng(0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tvm_gnn_cost.errors import InputError
@@ -20,7 +21,7 @@ MODEL_LOSS = {
 
 #: Epochs of TGraph's recipe by the collection's source; for tiles its 17.5 are rounded.
 _EPOCHS = {"tile": 18, "xla": 750, "nlp": 1000}
-#: Epochs of the model that is not the paper's; chosen on measured layouts, see benchmarks/LOG.md.
+#: Epochs of kernel-costs, chosen by cross-validation on measured layouts, see benchmarks/LOG.md.
 _KERNEL_COSTS_EPOCHS = 100
 
 
@@ -51,10 +52,10 @@ class RankerSettings:
         InputError: a value is out of range.
 
     Attributes:
-        loss: One of ``losses.LOSSES``.
-        epochs: Passes over the graphs, at most.
+        loss: One of ``ranking.losses.LOSSES``.
+        epochs: Maximum number of passes over the graphs.
         patience: Stop after this many epochs without a lower validation error and keep the best epoch; a training that
-            is not stopped keeps its last one.
+            is not stopped early keeps its last epoch.
         configs_per_step: Configurations of a graph in one step, drawn anew each time.
         validation_configs: A graph with more configurations than this validates with a fixed sample of this many.
         learning_rate: The highest learning rate.
@@ -140,3 +141,45 @@ def recipe(collection: str, model: str, seed: int = 0) -> RankerSettings:
             *(MODEL_LOSS[model], _KERNEL_COSTS_EPOCHS, _KERNEL_COSTS_EPOCHS, at_once), learning_rate=3e-3, seed=seed
         )
     return RankerSettings(MODEL_LOSS[model], epochs=epochs, patience=epochs, configs_per_step=at_once, seed=seed)
+
+
+def with_options(changes: Mapping[str, Any], *settings: Any, fixed: Collection[str] = ()) -> tuple[Any, ...]:
+    """Replaces fields of one or more dataclasses of settings.
+
+    Args:
+        changes: New values by field name; each may be text, as from the command line.
+        settings: The dataclasses; no two of them have a field of the same name.
+        fixed: Fields that must not be changed here.
+
+    Raises:
+        InputError: there is no such field, or the value is not of its type or out of range.
+
+    >>> with_options({"folds": "6", "kept": 1}, EnsembleSettings())
+    (EnsembleSettings(folds=6, trained=5, kept=1),)
+    """
+    replaced: list[dict[str, Any]] = [{} for _ in settings]
+    known = [[field.name for field in fields(part) if field.name not in fixed] for part in settings]
+    for name, value in changes.items():
+        owner = next((i for i, names in enumerate(known) if name in names), None)
+        if value is None or owner is None:
+            listed = ", ".join(name for names in known for name in names)
+            given = name if value is None else f"{name}={value}"
+            raise InputError(f"setting {given}: expected NAME=VALUE with one of the names: {listed}")
+        replaced[owner][name] = _parse(name, get_type_hints(type(settings[owner]))[name], value)
+    return tuple(replace(part, **new) for part, new in zip(settings, replaced, strict=True))
+
+
+def _parse(name: str, kind: Any, value: Any) -> Any:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if get_origin(kind) is UnionType:
+        kind = int if text.isdecimal() else str
+    if get_origin(kind) is Literal or kind is bool:
+        choices = {"true": True, "false": False} if kind is bool else {str(choice): choice for choice in get_args(kind)}
+        if text not in choices:
+            raise InputError(f"setting {name}={text}: expected one of: {', '.join(choices)}")
+        return choices[text]
+    try:
+        return kind(text)
+    except ValueError:
+        expected = {int: "an integer", float: "a number"}[kind]
+        raise InputError(f"setting {name}={text}: expected {expected}") from None

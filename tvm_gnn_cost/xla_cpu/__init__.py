@@ -1,7 +1,9 @@
-"""Measures layouts of JAX networks on a CPU, through XLA; what it measures says nothing of TPUs.
+"""Measures layouts of JAX networks on a CPU, and models which kernels XLA makes of them there; it says nothing of TPUs.
 
-JAX networks flow in; npz files in the TpuGraphs format and a card that describes the measurement flow out. The public
-names are loaded when they are first used, so that importing this package imports neither JAX nor NumPy.
+Measuring turns JAX networks into npz files in the TpuGraphs format, with a card that describes the machine.
+``find_kernels`` takes a graph of such a file and its layouts, and returns the features of the kernels that XLA on a CPU
+compiles each layout to, for ``tpugraphs.prepare`` and the model ``kernel-costs``. The public names are loaded when they
+are first used, so that importing this package imports neither JAX nor NumPy.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tvm_gnn_cost.xla_cpu.kernels import find_kernels
     from tvm_gnn_cost.xla_cpu.measurement import measure
     from tvm_gnn_cost.xla_cpu.settings import MeasureSettings
 
-__all__ = ["MeasureSettings", "measure"]
+__all__ = ["MeasureSettings", "find_kernels", "measure"]
 
-_MODULES = {"MeasureSettings": "settings", "measure": "measurement"}
+_MODULES = {"MeasureSettings": "settings", "find_kernels": "kernels", "measure": "measurement"}
 
 
 def __getattr__(name: str) -> Any:

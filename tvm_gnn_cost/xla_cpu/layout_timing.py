@@ -1,4 +1,4 @@
-"""Compiles one network in many layouts and times them on XLA:CPU, in a process of its own."""
+"""Compiles one network in many layouts and times them on XLA:CPU, in a separate process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tvm_gnn_cost.xla_cpu.settings import MeasureSettings
 
 @dataclass(frozen=True)
 class Measured:
-    """The last message of the process; the ones before are progress events.
+    """The last message of the process, after its progress events.
 
     Attributes:
         entry: The graph's entry in the card, without its family and split. With ``dropped`` in it, no file was written.
@@ -48,7 +48,7 @@ def run_process(name: str, settings: MeasureSettings, path: Path, send: Connecti
         send: Receives progress events and at last a :class:`Measured`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the parent ends this one.
-    # One thread runs the network, so that CPU time holds no waiting.
+    # One thread runs the network, so that CPU time contains no waiting.
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -58,8 +58,8 @@ def run_process(name: str, settings: MeasureSettings, path: Path, send: Connecti
 def retest_tau(seconds: npt.NDArray[np.float64]) -> float:
     """Kendall's tau between the first half of the rounds and the second, each by its fastest run.
 
-    It is about the highest tau that a model can reach; a little more is possible, since models are compared with the
-    fastest run of all rounds.
+    It is approximately the highest tau that a model can reach; slightly more is possible, because models are compared
+    with the fastest run of all rounds.
 
     Args:
         seconds: float64[c, rounds].
@@ -90,10 +90,10 @@ def _measure(name: str, settings: MeasureSettings, path: Path, progress: Progres
     progress(Stage(f"{name}: measuring {settings.rounds} rounds"))
     seconds = _time_rounds(name, compiled, arrays, settings, rng, progress)
     tau = retest_tau(seconds)
-    # Disturbances only make a run slower, on a shared machine one run in ten by a fifth; so the fastest run counts.
+    # Noise only makes a run slower, on a shared machine one run in ten by a fifth; therefore the fastest run counts.
     runtime = seconds.min(axis=1)
     entry: dict[str, Any] = {
-        "nodes": sum(len(one.instructions) for one in function.module.computations),
+        "nodes": sum(len(computation.instructions) for computation in function.module.computations),
         "configurable": len(function.ranks),
         "configs": len(kept),
         "refused_by_xla": errors,
@@ -118,7 +118,7 @@ def _time_rounds(
     progress: Progress,
 ) -> npt.NDArray[np.float64]:
     """CPU seconds of one run of each configuration in each round, float64[c, rounds]."""
-    # All threads share one core, so that none runs beside the measured one.
+    # All threads share one core, so that none runs in parallel with the measured thread.
     core = max(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
@@ -129,8 +129,8 @@ def _time_rounds(
     seconds = np.zeros((len(compiled), settings.rounds))
     for number in range(settings.rounds):
         progress(Step(f"{name}: measuring, round {number + 1} of {settings.rounds}"))
-        for one in rng.permutation(len(compiled)).tolist():
-            seconds[one, number] = _time(compiled[one], arrays, repeats[one])
+        for config in rng.permutation(len(compiled)).tolist():
+            seconds[config, number] = _time(compiled[config], arrays, repeats[config])
     return seconds
 
 

@@ -1,7 +1,7 @@
-"""Asks XLA for given layouts of the dots, convolutions and reshapes of a JAX function.
+"""Constrains the layouts of the dots, convolutions and reshapes of a JAX function.
 
 A configuration is TpuGraphs': int8[nc, 18], for each configurable operation the layouts of its output, input and
-kernel, 6 values each, minor to major, padded with -1. XLA chooses the layout of a tensor whose 6 values are all -1.
+weight, 6 values each, minor to major, padded with -1. XLA chooses the layout of a tensor whose 6 values are all -1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_gnn_cost.tpugraphs.format import LAYOUT_RANK, LAYOUT_VALUES, NO_DIMENSI
 from tvm_gnn_cost.tpugraphs.format.protos import HloModuleProto
 
 Config = npt.NDArray[np.int8]
-# Marks the configurable instructions in the HLO, where JAX adds reshapes of its own to the network's.
+# Marks the configurable instructions in the HLO, to which JAX adds further reshapes.
 _TAG = "configured"
 _CONFIGURABLE = ("convolution", "dot", "reshape")
 
@@ -37,7 +37,7 @@ class Operations:
     Attributes:
         shapes: The parameters' shapes so far.
         ranks: For each configurable node so far the ranks of its output, its input and, except for a reshape, its
-            kernel.
+            weight.
     """
 
     def __init__(self, arrays: Sequence[Array] | None = None, config: Config | None = None) -> None:
@@ -50,21 +50,21 @@ class Operations:
         self.shapes.append(shape)
         return jax.numpy.zeros(shape) if self._arrays is None else self._arrays[len(self.shapes) - 1]
 
-    def dot(self, x: Array, kernel: Array, batch: int = 0) -> Array:
-        """A product over the last axis of ``x`` and the first of ``kernel`` behind their ``batch`` leading axes."""
+    def dot(self, x: Array, weight: Array, batch: int = 0) -> Array:
+        """A product over the last axis of ``x`` and the first of ``weight`` after their ``batch`` leading axes."""
         both = tuple(range(batch))
         numbers = (((x.ndim - 1,), (batch,)), (both, both))
-        return self._configured(lambda a, b: lax.dot_general(a, b, numbers), x, kernel)
+        return self._configured(lambda a, b: lax.dot_general(a, b, numbers), x, weight)
 
-    def convolution(self, x: Array, kernel: Array, stride: int = 1, groups: int = 1) -> Array:
-        """A 2-D convolution of NHWC with an HWIO kernel, padded so that a stride of 1 keeps the size."""
+    def convolution(self, x: Array, weight: Array, stride: int = 1, groups: int = 1) -> Array:
+        """A 2-D convolution of NHWC with an HWIO weight, padded so that a stride of 1 keeps the size."""
         return self._configured(
             lambda a, b: lax.conv_general_dilated(
                 *(a, b, (stride, stride), "SAME"),
                 dimension_numbers=("NHWC", "HWIO", "NHWC"),
                 feature_group_count=groups,
             ),
-            *(x, kernel),
+            *(x, weight),
         )
 
     def reshape(self, x: Array, *shape: int) -> Array:
@@ -95,7 +95,7 @@ class ConfigurableFunction:
     Attributes:
         shapes: The shapes of its parameters.
         ranks: See :class:`Operations`.
-        module: The ``HloModuleProto`` that JAX passes to XLA when no layout is asked for.
+        module: The ``HloModuleProto`` that JAX passes to XLA without layout constraints.
         config_nodes: int64[nc], the positions of the configurable nodes among the module's instructions.
     """
 
@@ -122,7 +122,7 @@ def random_configs(ranks: Sequence[Sequence[int]], count: int, rng: np.random.Ge
     """Draws different configurations, int8[count, nc, 18]; the first one leaves everything to the compiler.
 
     Each configuration draws the share of tensors that get a layout, then a random permutation for each of these: some
-    configurations fix nearly no tensor, others nearly all.
+    configurations constrain hardly any tensor, others nearly all.
 
     Args:
         ranks: The ranks of the tensors of each configurable node, see :class:`Operations`.
@@ -130,12 +130,12 @@ def random_configs(ranks: Sequence[Sequence[int]], count: int, rng: np.random.Ge
         rng: Draws them.
 
     Raises:
-        InputError: fewer different configurations were found.
+        InputError: there are fewer different configurations.
     """
     free = np.full((len(ranks), LAYOUT_VALUES), NO_DIMENSION, np.int8)
-    found = {free.tobytes(): None}
+    drawn = {free.tobytes(): None}
     for _ in range(20 * count):
-        if len(found) >= count:
+        if len(drawn) >= count:
             break
         config = free.copy()
         share = rng.random()
@@ -143,20 +143,20 @@ def random_configs(ranks: Sequence[Sequence[int]], count: int, rng: np.random.Ge
             for place, rank in enumerate(tensors):
                 if rank > 1 and rng.random() < share:
                     config[number, LAYOUT_RANK * place : LAYOUT_RANK * place + rank] = rng.permutation(rank)
-        found.setdefault(config.tobytes())
-    if len(found) < count:
-        raise InputError(f"{count} different layouts were asked for, and {len(found)} were found")
-    return np.stack([np.frombuffer(one, np.int8).reshape(len(ranks), LAYOUT_VALUES) for one in found])
+        drawn.setdefault(config.tobytes())
+    if len(drawn) < count:
+        raise InputError(f"expected {count} different layouts, but only {len(drawn)} were drawn; choose fewer configs")
+    return np.stack([np.frombuffer(config, np.int8).reshape(len(ranks), LAYOUT_VALUES) for config in drawn])
 
 
 def _tagged(module: Any, count: int) -> npt.NDArray[np.int64]:
     """int64[count], the positions of the instructions that carry the tag, in the order of the tag's numbers."""
-    found: dict[int, int] = {}
-    instructions = [one for computation in module.computations for one in computation.instructions]
-    for position, one in enumerate(instructions):
-        tag = re.search(rf"\b{_TAG}(\d+)/", one.metadata.op_name)
-        if tag and one.opcode in _CONFIGURABLE:
-            assert int(tag[1]) not in found, "a configurable operation is lowered to one instruction"
-            found[int(tag[1])] = position
-    assert sorted(found) == list(range(count)), "every configurable operation is among the instructions"
-    return np.array([found[number] for number in range(count)], np.int64)
+    positions: dict[int, int] = {}
+    instructions = [instruction for computation in module.computations for instruction in computation.instructions]
+    for position, instruction in enumerate(instructions):
+        tag = re.search(rf"\b{_TAG}(\d+)/", instruction.metadata.op_name)
+        if tag and instruction.opcode in _CONFIGURABLE:
+            assert int(tag[1]) not in positions, "a configurable operation is lowered to one instruction"
+            positions[int(tag[1])] = position
+    assert sorted(positions) == list(range(count)), "every configurable operation is among the instructions"
+    return np.array([positions[number] for number in range(count)], np.int64)

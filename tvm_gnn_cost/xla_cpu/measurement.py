@@ -1,7 +1,7 @@
 """Measures layouts of JAX networks on XLA:CPU into files like the published ones.
 
 The folder holds ``npz/layout/xla/random/{train,valid,test}/NAME.npz`` and ``card.json``: the machine, the settings,
-and how well each graph's runtimes can be told apart.
+and how well repeated measurements of each graph agree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CARD = "card.json"
 
 
 def measure(
-    folder: Path,
+    folder: str | os.PathLike[str],
     networks: Sequence[str] | None = None,
     settings: MeasureSettings | None = None,
     *,
@@ -35,14 +35,14 @@ def measure(
 ) -> dict[str, Any]:
     """Measures the layouts of JAX networks; those that the folder already holds are not measured again.
 
-    A process of its own measures each network: if one crashes in XLA, the card says so and the others are measured. No
-    other process of this package measures on this machine meanwhile.
+    A separate process measures each network: if it crashes in XLA, the card says so and the others are measured. No
+    other process of this package measures on this machine at the same time.
 
     Args:
         folder: Where the graphs and their card go.
         networks: Names from ``networks.NETWORKS``; by default all.
-        settings: How each network is measured; must be those of the folder's card, if there is one.
-        progress: Receives what is going on and how many networks are done.
+        settings: How each network is measured; must be those of the folder's card, if it exists.
+        progress: Receives the current stage and how many networks are done.
 
     Returns:
         The content of ``card.json``. ``graphs`` has an entry for each network: ``family``, ``split``, ``nodes``,
@@ -53,6 +53,7 @@ def measure(
         InputError: a name is unknown, or the folder was measured with other settings or on another processor.
         WorkError: JAX is not installed, or this system cannot keep a process on one core.
     """
+    folder = Path(folder)
     if not hasattr(os, "sched_setaffinity"):
         raise WorkError("measuring layouts keeps the process on one core, which needs Linux")
     try:

@@ -1,7 +1,7 @@
 """Small JAX networks whose layouts are measured: convolutional, transformer, MLP-mixer and recurrent ones.
 
-They are written with :class:`~tvm_gnn_cost.xla_cpu.layouts.Operations`, so that their dots, convolutions and reshapes
-can be given layouts.
+They are written with :class:`~tvm_gnn_cost.xla_cpu.layouts.Operations`, which can
+constrain the layouts of their dots, convolutions and reshapes.
 """
 
 from __future__ import annotations
@@ -227,10 +227,10 @@ def _conv_mixer(ops: Operations, size: int, patch: int, width: int, blocks: int)
 def _lstm(ops: Operations, steps: int, width: int, batch: int, layers: int = 1) -> Array:
     x = [ops.parameter(batch, width) for _ in range(steps)]
     for _ in range(layers):
-        own, back = ops.parameter(width, 4 * width), ops.parameter(width, 4 * width)
+        forward, back = ops.parameter(width, 4 * width), ops.parameter(width, 4 * width)
         hidden = cell = jnp.zeros((batch, width))
         for step in range(steps):
-            gates = ops.dot(x[step], own) + ops.dot(hidden, back)
+            gates = ops.dot(x[step], forward) + ops.dot(hidden, back)
             enter, keep, leave, new = jnp.split(gates, 4, axis=-1)
             cell = jax.nn.sigmoid(keep) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
             hidden = jax.nn.sigmoid(leave) * jnp.tanh(cell)
@@ -288,10 +288,10 @@ def _minimal_gated(ops: Operations, steps: int, width: int, batch: int) -> Array
 def _elman(ops: Operations, steps: int, width: int, batch: int, layers: int) -> Array:
     x = [ops.parameter(batch, width) for _ in range(steps)]
     for _ in range(layers):
-        own, back = ops.parameter(width, width), ops.parameter(width, width)
+        forward, back = ops.parameter(width, width), ops.parameter(width, width)
         hidden = jnp.zeros((batch, width))
         for step in range(steps):
-            hidden = jnp.tanh(ops.dot(x[step], own) + ops.dot(hidden, back))
+            hidden = jnp.tanh(ops.dot(x[step], forward) + ops.dot(hidden, back))
             x[step] = hidden
     return hidden
 
@@ -331,7 +331,7 @@ def _norm(x: Array) -> Array:
 
 
 def _layers(ops: Operations, x: Array, count: int, wide: int, attend: Callable[[Array], Array]) -> Array:
-    """Layers of attention and a feed-forward network, each behind a normalisation."""
+    """Layers of attention and a feed-forward network, each after a normalisation."""
     for _ in range(count):
         x = x + attend(_norm(x))
         x = x + _feed_forward(ops, _norm(x), wide)
@@ -367,7 +367,7 @@ def _joined(ops: Operations, x: Array) -> Array:
 
 
 def _shuffle(ops: Operations, x: Array, groups: int) -> Array:
-    """Gives each group of channels some of every other group."""
+    """Shuffles channels between groups."""
     split = ops.reshape(x, *x.shape[:3], groups, x.shape[-1] // groups)
     return ops.reshape(jnp.swapaxes(split, 3, 4), *x.shape)
 

@@ -29,7 +29,7 @@ def test_what_is_left_out_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[
     code, _, err = call(capfd, "tpugraphs", "encode", path, tmp_path / "out", "--source", "tile")
     assert code == 0, err
     assert "left out:" in err
-    assert "modules[0] (small): it has not two runs or more" in err
+    assert "modules[0] (small): it does not have at least two runs" in err
 
 
 def test_mistakes_get_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -40,7 +40,7 @@ def test_mistakes_get_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[
     for arguments, sentence in (
         ((tmp_path, tmp_path, "--model", "tile:xla=x"), "is a folder; expected a file"),
         ((tmp_path, tmp_path / "o.csv", "--model", "tile:xla"), "expected COLLECTION=PATH"),
-        ((tmp_path, tmp_path / "o.csv", "--model", f"tile:xla={tmp_path}"), "no finished training is there"),
+        ((tmp_path, tmp_path / "o.csv", "--model", f"tile:xla={tmp_path}"), "holds no finished training"),
     ):
         code, _, err = call(capfd, "tpugraphs", "rank", *arguments)
         assert code == 2

@@ -11,12 +11,12 @@ import pytest
 from tests.tpugraphs.modules import layout_run, small_module, tile_run
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.progress import Advanced
+from tvm_gnn_cost.tpugraphs.format import OPCODES
 from tvm_gnn_cost.tpugraphs.format.encoding import encode, encode_configured
 from tvm_gnn_cost.tpugraphs.format.featurize import featurize
 from tvm_gnn_cost.tpugraphs.format.npz import read_graph
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
 from tvm_gnn_cost.tpugraphs.format.protos import ModuleTuningData, TuningData
-from tvm_gnn_cost.tpugraphs.preparation.prepare import deduplicate
+from tvm_gnn_cost.tpugraphs.preparation.prepare import prepare_graph
 
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "tpugraphs"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the data set's own files are not here")
@@ -45,13 +45,13 @@ def test_layouts(tmp_path: Path):
     assert graph.config_nodes.tolist() == [3]
     assert graph.runtime is not None
     assert graph.runtime.tolist() == [7, 5]
-    assert graph.configs.read(np.arange(2)).tolist() == [
+    assert np.concatenate(list(graph.configs())).tolist() == [
         [[1, 0, -1, -1, -1, -1, *[-1] * 6, 0, 1, 2, -1, -1, -1]],
         [[-1] * 18],
     ]
     data.config_index_to_node.append(4)
     path.write_bytes(data.SerializeToString())
-    with pytest.raises(InputError, match=r"net\.pb: a run of 'small' has not one layout for each of its 2 nodes"):
+    with pytest.raises(InputError, match=r"net\.pb: a run of 'small' does not have a layout for each of its 2 nodes"):
         encode(path, tmp_path / "npz", "layout")
 
 
@@ -60,7 +60,7 @@ def test_a_layout_of_a_node_that_is_not_there(node: int, tmp_path: Path):
     path = tmp_path / "net.pb"
     data = ModuleTuningData(module=small_module(), runs=[layout_run(7, [[1, 0]])], config_index_to_node=[node])
     path.write_bytes(data.SerializeToString())
-    with pytest.raises(InputError, match=rf"'small' has layouts for its node {node}, and only 5 instructions"):
+    with pytest.raises(InputError, match=rf"'small' has layouts for node {node}, but only 5 instructions"):
         encode(path, tmp_path / "npz", "layout")
 
 
@@ -78,11 +78,11 @@ def test_tiles(tmp_path: Path):
     graph = read_graph(out.path)
     assert graph.runtime is not None
     assert graph.runtime.tolist() == [1.5, 1]
-    assert graph.configs.read(np.array([0])).tolist() == [
+    assert next(graph.configs(1)).tolist() == [
         [3, 3, 0, 0, 0, 0, 6, 9, 30, 0, 0, 0, 0, 0, 30, 30, *[0] * 8],
     ]
     assert [problem.split("): ")[1] for problem in encoded.left_out] == [
-        "it has not two runs or more, each with tiles",
+        "it does not have at least two runs, each with tiles",
         "it has no run with the default tile",
     ]
 
@@ -96,7 +96,7 @@ def test_kernels_of_one_name_are_written_once_and_under_a_name_that_files_may_ha
     encoded = encode(path, tmp_path / "npz", "tile")
     assert [file.path for file in encoded.files] == [tmp_path / "npz" / "_fusion_7.npz"]
     assert [file.name for file in (tmp_path / "npz").iterdir()] == ["_fusion_7.npz"]
-    assert encoded.left_out == (f"{path}: the module '../fusion 7' is left out: another one has that name",)
+    assert encoded.left_out == (f"{path}: the module '../fusion 7' is left out: another module has the same name",)
 
 
 def test_measured_arrays_are_what_a_file_holds():
@@ -135,7 +135,7 @@ def test_the_published_layouts(tmp_path: Path):
     names = {number: name for name, number in OPCODES.items()}
     configured = [names[number] for number in graph.node_opcode[graph.config_nodes].tolist()]
     assert {name: configured.count(name) for name in configured} == {"convolution": 53, "reshape": 9}
-    assert len(deduplicate(graph)) == 91
+    assert len(prepare_graph(graph).config_rows) == 91
     assert graph.runtime is not None
     assert graph.runtime.min() / 1e6 == pytest.approx(910.9, abs=0.05)
     assert graph.runtime.max() / 1e6 == pytest.approx(925.6, abs=0.05)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput, KernelInput
+from tvm_gnn_cost.xla_cpu.kernels import KERNEL_FEATURES
 
 
 def graph(kind: str = "layout", nodes: int = 6, configs: int = 5, seed: int = 0) -> ConfiguredInput:

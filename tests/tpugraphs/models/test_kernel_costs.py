@@ -17,6 +17,7 @@ from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import read_prepared
 from tvm_gnn_cost.tpugraphs.ranking.fit import fit
 from tvm_gnn_cost.tpugraphs.ranking.ranker import Ranker, score_with_all
 from tvm_gnn_cost.tpugraphs.settings import recipe
+from tvm_gnn_cost.xla_cpu import find_kernels
 
 LAYOUTS = Path(__file__).parents[3] / "benchmarks/data/xla-cpu/npz/layout/xla/random"
 
@@ -68,7 +69,7 @@ def test_training_leaves_channels_out():
         ({"channels": 0}, "channels is 0; expected 1 or more"),
         ({"dropout": 1.0}, "dropout is 1.0; expected a share below 1"),
         ({"dropout": -0.1}, "dropout is -0.1; expected a share below 1"),
-        ({"kind": "tile"}, "the model kernel-costs ranks layouts alone"),
+        ({"kind": "tile"}, "the model kernel-costs ranks only layouts"),
     ],
 )
 def test_wrong_settings(changes, message: str):
@@ -79,7 +80,7 @@ def test_wrong_settings(changes, message: str):
 def test_it_ranks_the_layouts_of_a_network_that_it_never_saw(tmp_path: Path):
     names = ["lstm-b", "gru-b", "mixer-b", "gmlp-a", "lstm-a"]
     files = [LAYOUTS / "train" / f"{name}.npz" for name in names]
-    assert len(list(prepare_files(files, tmp_path, [], kernels=True))) == len(names)
+    assert len(list(prepare_files(files, tmp_path, [], find_kernels=find_kernels))) == len(names)
     *train, test = [read_prepared(tmp_path, name) for name in names]
     settings = replace(recipe("layout:xla:random", "kernel-costs"), epochs=60, patience=60)
     ranker = fit("kernel-costs", KernelCostsConfig(), train, train[:1], settings, tmp_path / "fit")

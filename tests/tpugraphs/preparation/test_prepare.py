@@ -10,17 +10,16 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.progress import Advanced
 from tvm_gnn_cost.tpugraphs.format import npz
 from tvm_gnn_cost.tpugraphs.format.npz import read_graph
-from tvm_gnn_cost.tpugraphs.kernels import find_kernels
-from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions
 from tvm_gnn_cost.tpugraphs.preparation.prepare import (
     Savings,
-    deduplicate,
     padded_permutation,
     prepare,
     prepare_files,
+    prepare_graph,
     prune,
 )
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import read_prepared
+from tvm_gnn_cost.xla_cpu import find_kernels
 
 
 def test_what_a_layout_is_for_and_its_neighbours_stay(tmp_path: Path):
@@ -56,15 +55,11 @@ def test_kernels_are_those_of_the_whole_graph_and_of_what_is_kept(tmp_path: Path
     list(prepare_files([path], tmp_path / "plain", []))
     assert read_prepared(tmp_path / "plain", "chain").kernels is None
     with pytest.raises(InputError, match=r"chain\.npz: it was prepared without kernels; choose another folder"):
-        list(prepare_files([path], tmp_path / "plain", [], kernels=True))
-    list(prepare_files([path], tmp_path / "prepared", [], kernels=True))
+        list(prepare_files([path], tmp_path / "plain", [], find_kernels=find_kernels))
+    list(prepare_files([path], tmp_path / "prepared", [], find_kernels=find_kernels))
     found = read_prepared(tmp_path / "prepared", "chain")
     assert found.config_rows.tolist() == [1, 2, 3, 4, 5]
-    graph = read_graph(path)
-    whole = ConfigurableInstructions(
-        *(graph.node_feat[:, :134], graph.node_opcode.astype(np.int64), graph.edge_index, graph.config_nodes)
-    )
-    expected = find_kernels(whole, equal[1:].astype(np.int8))
+    expected = find_kernels(read_graph(path), equal[1:].astype(np.int8))
     assert found.kernels is not None
     for name in ("features", "of", "begins"):
         np.testing.assert_array_equal(getattr(found.kernels, name), getattr(expected, name))
@@ -75,8 +70,8 @@ def test_kernels_are_those_of_the_whole_graph_and_of_what_is_kept(tmp_path: Path
 
 def test_tiles_have_no_kernels(tmp_path: Path):
     write(tmp_path / "npz/tile/xla/train/t.npz", tile_fields())
-    with pytest.raises(InputError, match="tile:xla has tiles; kernels can be found for layouts alone"):
-        prepare(tmp_path, tmp_path / "prepared", kernels=True)
+    with pytest.raises(InputError, match="tile:xla has tiles; kernels can only be found for layouts"):
+        prepare(tmp_path, tmp_path / "prepared", find_kernels=find_kernels)
 
 
 def test_of_equal_configurations_the_fastest_stays(tmp_path: Path):
@@ -84,7 +79,6 @@ def test_of_equal_configurations_the_fastest_stays(tmp_path: Path):
     configs = fields["node_config_feat"][[0, 1, 0, 2, 1, 0]]
     runtime = np.array([5, 4, 3, 6, 9, 8])
     path = write(tmp_path / "g.npz", fields, node_config_feat=configs, config_runtime=runtime)
-    assert deduplicate(read_graph(path)).tolist() == [1, 2, 3]
     ((_, saved),) = prepare_files([path], tmp_path / "prepared", [])
     assert (saved.configs, saved.kept_configs) == (6, 3)
     assert (saved.bytes, saved.kept_bytes) == (6 * 4 * 18 * 4, 3 * 4 * 3 * 4)
@@ -95,9 +89,9 @@ def test_of_equal_configurations_the_fastest_stays(tmp_path: Path):
     np.testing.assert_array_equal(found.configs(np.array([2, 0])), configs[[3, 1]])
     # A secret runtime can't choose: all are ranked.
     secret = write(tmp_path / "s.npz", fields, node_config_feat=configs, config_runtime=None)
-    assert deduplicate(read_graph(secret)).tolist() == list(range(6))
     assert len(list(prepare_files([secret], tmp_path / "prepared", []))) == 1
-    assert read_prepared(tmp_path / "prepared", "s").runtime is None
+    found = read_prepared(tmp_path / "prepared", "s")
+    assert (found.runtime, found.config_rows.tolist()) == (None, list(range(6)))
 
 
 def test_a_tile_graph_keeps_all_nodes(tmp_path: Path):
@@ -150,6 +144,19 @@ def test_another_file_of_the_same_name_is_not_taken_for_the_first(tmp_path: Path
     assert list(dict(prepare_files([same], tmp_path / "prepared", [])).values()) == list(first.values())
     with pytest.raises(InputError, match=r"a\.npz was not prepared from .*other.*; choose another folder"):
         list(prepare_files([other], tmp_path / "prepared", []))
+
+
+def test_ranking_keeps_equal_configurations_in_memory(tmp_path: Path):
+    fields = layout_fields(configs=6)
+    configs = fields["node_config_feat"][[0, 1, 0, 2, 1, 0]]
+    graph = prepare_graph(read_graph(write(tmp_path / "g.npz", fields, node_config_feat=configs)), keeps_equal=True)
+    np.testing.assert_array_equal(graph.configs(np.arange(6)), configs)
+    np.testing.assert_array_equal(graph.runtime, fields["config_runtime"])
+    # It is the graph that a file would hold.
+    list(prepare_files([write(tmp_path / "h.npz", fields)], tmp_path / "prepared", []))
+    stored = read_prepared(tmp_path / "prepared", "h")
+    for name in ("numbers", "permutation", "opcode", "edge_index", "config_nodes", "config_rows"):
+        np.testing.assert_array_equal(getattr(graph, name), getattr(stored, name))
 
 
 def test_a_part_of_the_file_without_a_new_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

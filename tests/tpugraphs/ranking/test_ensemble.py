@@ -81,7 +81,7 @@ def test_models_that_were_trained_otherwise_are_not_taken_for_others(tmp_path: P
 def test_a_folder_without_a_finished_training_is_named(content: str | bytes | None, tmp_path: Path):
     if content is not None:
         (tmp_path / "kept.json").write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InputError, match="no finished training is there"):
+    with pytest.raises(InputError, match="holds no finished training"):
         load_rankers(tmp_path)
 
 

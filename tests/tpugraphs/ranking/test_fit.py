@@ -141,7 +141,7 @@ def test_mistakes_are_named(tmp_path: Path):
     for model, changes, train, sentence in (
         ("tgraf", {}, [one], "unknown model 'tgraf'; one of: tgraph"),
         ("tgraph", {"loss": "hings"}, [one], "unknown loss 'hings'"),
-        ("tgraph", {"loss": "classes"}, [one], "classes is for rank-classes alone"),
+        ("tgraph", {"loss": "classes"}, [one], "classes is only for rank-classes"),
         ("rank-classes", {"loss": "hinge"}, [one], "the loss 'hinge' does not fit the model 'rank-classes'"),
         ("tgraph", {}, [replace(one, runtime=None)], "each with two runtimes"),
     ):

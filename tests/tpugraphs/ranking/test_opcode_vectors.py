@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.tpugraphs.prepared import prepared
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
+from tvm_gnn_cost.tpugraphs.format import OPCODES
 from tvm_gnn_cost.tpugraphs.ranking.opcode_vectors import opcode_vectors
 
 

@@ -111,7 +111,7 @@ def test_a_wrong_file_is_named(tmp_path: Path):
     with pytest.raises(InputError, match="the tensor 'mean' holds NaN or infinity"):
         Ranker.load(path)
     write_tensors(path, tensors | {"mean": torch.zeros(3)}, info)
-    with pytest.raises(InputError, match="the checkpoint's mean and deviation have not 134 values each"):
+    with pytest.raises(InputError, match="the checkpoint's mean and deviation do not have 134 values each"):
         Ranker.load(path)
 
 

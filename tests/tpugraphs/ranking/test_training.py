@@ -53,7 +53,7 @@ def test_mistakes_are_named_before_anything_is_trained(example: Example, tmp_pat
         (COLLECTION, {"changes": {"kind": "tile"}}, "setting kind=tile: expected NAME=VALUE"),
         (COLLECTION, {"changes": {"epochs": 3}}, "setting epochs=3: expected NAME=VALUE"),
         (COLLECTION, {"epochs": 0}, "epochs is 0; expected 1 or more"),
-        (COLLECTION, {"seeds": []}, "there is no seed to train with"),
+        (COLLECTION, {"seeds": []}, "seeds is empty; expected at least one seed"),
         (COLLECTION, {"ensemble": None}, "20 folds of 4 graphs"),
     ):
         with pytest.raises(InputError, match=message):

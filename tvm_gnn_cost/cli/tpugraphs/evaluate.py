@@ -20,21 +20,26 @@ def evaluate(
     permutations: PermutationsOption = 10,
     json: JsonOption = None,
 ) -> None:
-    """Ranks graphs whose runtimes are known and prints how well: Kendall's tau, slowdowns, the competition's score."""
+    """Ranks graphs with known runtimes and prints Kendall's tau, slowdowns and the competition's score."""
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Stage
 
     with exit_codes(), json_result(json) as write:
         with Display("graphs") as display:
             display(Stage("loading"))
-            from tvm_gnn_cost import tpugraphs
+            from tvm_gnn_cost import tpugraphs, xla_cpu
 
-            found = tpugraphs.evaluate(
-                root, model_paths(model), split=split, permutations=permutations, progress=display
+            evaluation = tpugraphs.evaluate(
+                root,
+                model_paths(model),
+                split=split,
+                permutations=permutations,
+                find_kernels=xla_cpu.find_kernels,
+                progress=display,
             )
-        print_left_out(found.left_out)
-        for name, mean in found.collections.items():
-            graphs = found.graphs[name]
+        print_left_out(evaluation.left_out)
+        for name, mean in evaluation.collections.items():
+            graphs = evaluation.graphs[name]
             table = Table(title=f"{name}, {len(graphs)} graphs", title_justify="left")
             table.add_column("graph", overflow="fold")
             for heading in mean:
@@ -42,8 +47,8 @@ def evaluate(
             for graph, metrics in (*graphs.items(), ("mean", mean)):
                 table.add_row(graph, *(f"{value:.3f}" for value in metrics.values()))
             console.print(table)
-            if found.trained_on[name]:
-                names = ", ".join(found.trained_on[name])
+            if evaluation.trained_on[name]:
+                names = ", ".join(evaluation.trained_on[name])
                 console.print(f"the models were trained on some of these: {names}", soft_wrap=True)
-        console.print(f"score of {len(found.collections)} collections: {found.score:.4f}")
-        write(asdict(found))
+        console.print(f"score of {len(evaluation.collections)} collections: {evaluation.score:.4f}")
+        write(asdict(evaluation))

@@ -25,7 +25,7 @@ def measure(
         int, typer.Option(min=2, max=100_000, help="How often each layout is measured.")
     ] = MeasureSettings.rounds,
     seconds: Annotated[
-        float, typer.Option(min=0.0, max=3600.0, help="How long one measurement takes, about.")
+        float, typer.Option(min=0.0, max=3600.0, help="Approximate time of one measurement.")
     ] = MeasureSettings.seconds,
     threshold: Annotated[
         float, typer.Option(help="Drop a graph if the two halves of its rounds have a lower Kendall's tau.")
@@ -35,14 +35,14 @@ def measure(
     ] = MeasureSettings.seed,
     json: JsonOption = None,
 ) -> None:
-    """Measures layouts of small JAX networks on this CPU, through XLA, into files like the published ones.
+    """Measures layouts of small JAX networks with XLA **on this CPU**, not on a TPU, in the data set's format.
 
-    All networks take two hours; nothing else should run meanwhile. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
+    All networks take two hours, in which nothing else should run. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Stage
 
-    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+    with exit_codes(f"run the same command to resume from {folder}"), json_result(json) as write:
         with Display("graphs") as display:
             display(Stage("loading"))
             from tvm_gnn_cost import xla_cpu
@@ -52,13 +52,13 @@ def measure(
         table = Table(title=f"measured in {folder}", title_justify="left")
         for heading in ("graph", "nodes", "configurable", "configs", "fastest", "slowest", "retest tau", ""):
             table.add_column(heading, justify="left" if heading in ("graph", "") else "right")
-        for name, one in card["graphs"].items():
-            if "configs" in one:
-                counts = [str(one[key]) for key in ("nodes", "configurable", "configs")]
-                times = [f"{one[key]:.2f} ms" for key in ("fastest_ms", "slowest_ms")]
-                row = [*counts, *times, f"{one['retest_tau']:.2f}"]
+        for name, entry in card["graphs"].items():
+            if "configs" in entry:
+                counts = [str(entry[key]) for key in ("nodes", "configurable", "configs")]
+                times = [f"{entry[key]:.2f} ms" for key in ("fastest_ms", "slowest_ms")]
+                row = [*counts, *times, f"{entry['retest_tau']:.2f}"]
             else:
                 row = [""] * 6
-            table.add_row(name, *row, f"dropped: {one['dropped']}" if "dropped" in one else "")
+            table.add_row(name, *row, f"dropped: {entry['dropped']}" if "dropped" in entry else "")
         console.print(table)
         write(card)

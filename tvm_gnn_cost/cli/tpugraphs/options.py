@@ -16,7 +16,8 @@ ModelsOption = Annotated[
     typer.Option("--model", help="COLLECTION=PATH, a model's file or the folder that train wrote; repeat it."),
 ]
 PermutationsOption = Annotated[
-    int, typer.Option(min=1, max=100_000, help="How often configurations are shuffled into those compared at once.")
+    int,
+    typer.Option(min=1, max=100_000, help="Number of random groupings of the configurations to average over."),
 ]
 
 
@@ -36,10 +37,10 @@ def model_paths(texts: Iterable[str]) -> dict[str, Path]:
     Raises:
         InputError: a text has no =, or a collection occurs twice.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for text in texts:
         collection, is_given, path = text.partition("=")
-        if not is_given or collection in found:
+        if not is_given or collection in paths:
             raise InputError(f"--model {text}: expected COLLECTION=PATH, each collection once")
-        found[collection] = Path(path)
-    return found
+        paths[collection] = Path(path)
+    return paths

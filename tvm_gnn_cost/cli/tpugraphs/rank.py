@@ -27,10 +27,16 @@ def rank(
     with exit_codes(), json_result(json) as write:
         with Display("graphs") as display:
             display(Stage("loading"))
-            from tvm_gnn_cost import tpugraphs
+            from tvm_gnn_cost import tpugraphs, xla_cpu
 
             ranking = tpugraphs.rank(
-                root, model_paths(model), split=split, permutations=permutations, table=table, progress=display
+                root,
+                model_paths(model),
+                split=split,
+                permutations=permutations,
+                find_kernels=xla_cpu.find_kernels,
+                table=table,
+                progress=display,
             )
         print_left_out(ranking.left_out)
         console.print(f"{table}: {ranking}", soft_wrap=True)

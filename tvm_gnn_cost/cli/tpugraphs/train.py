@@ -29,19 +29,19 @@ def train(
     collection: Annotated[str, typer.Argument(help="One of the five collections; each has its own models.")],
     folder: Annotated[Path, typer.Argument(help="Where the models go; the same folder resumes.")],
     model: Annotated[
-        ModelOption, typer.Option(help="Which model; kernel-costs wants graphs prepared with --kernels.")
+        ModelOption, typer.Option(help="Which model; kernel-costs needs graphs prepared with --kernels.")
     ] = ModelOption.tgraph,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Passes over the graphs. [default: xla 750, nlp 1000, tiles 18; kernel-costs 100]"),
+        typer.Option(min=1, help="Maximum number of epochs. [default: xla 750, nlp 1000, tiles 18; kernel-costs 100]"),
     ] = None,
     configs_per_step: Annotated[
         int | None,
-        typer.Option(min=2, help="Configurations that are compared at once. [default: random 128, others 64]"),
+        typer.Option(min=2, help="Configurations in one training step. [default: random 128, others 64]"),
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(help="Use the graphs of this split; repeat it. [default: train and valid, as TGraph's authors]"),
+        typer.Option(help="Train on this split; repeat it. [default: train and valid, as TGraph's authors do]"),
     ] = None,
     change: Annotated[
         list[str] | None,
@@ -52,12 +52,10 @@ def train(
             "opcodes=fasttext, loss=listmle, learning_rate=0.002, weight_decay=0; repeat it. A wrong name lists all.",
         ),
     ] = None,
-    folds: Annotated[
-        int, typer.Option(min=2, help="Parts of the graphs, one of which validates.")
-    ] = EnsembleSettings.folds,
-    trained: Annotated[int, typer.Option(min=1, help="Folds that a model is trained for.")] = EnsembleSettings.trained,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = EnsembleSettings.folds,
+    trained: Annotated[int, typer.Option(min=1, help="Number of folds to train.")] = EnsembleSettings.trained,
     kept: Annotated[
-        int, typer.Option(min=1, help="Models that are kept and rank together: the best ones.")
+        int, typer.Option(min=1, help="Size of the ensemble: the best models are kept.")
     ] = EnsembleSettings.kept,
     seed: Annotated[
         list[int] | None,
@@ -67,17 +65,17 @@ def train(
 ) -> None:
     """Trains models of one collection by cross-validation on its graphs.
 
-    To evaluate a model on graphs with known runtimes that it never saw, train it with --split train.
+    To evaluate a model on held-out graphs with known runtimes, train it with --split train.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Stage
 
-    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+    with exit_codes(f"run the same command to resume from {folder}"), json_result(json) as write:
         with Display("epochs") as display:
             display(Stage("loading"))
             from tvm_gnn_cost import tpugraphs
 
-            found = tpugraphs.train(
+            result = tpugraphs.train(
                 prepared,
                 collection,
                 folder,
@@ -90,5 +88,11 @@ def train(
                 seeds=seed or (0,),
                 progress=display,
             )
-        console.print(str(found), soft_wrap=True)
-        write({"folder": str(folder), "graphs": found.graphs, "validation_errors": found.validation_errors})
+        console.print(str(result), soft_wrap=True)
+        write(
+            {
+                "folder": str(folder),
+                "graphs": result.graphs,
+                "validation_errors": result.validation_errors,
+            }
+        )

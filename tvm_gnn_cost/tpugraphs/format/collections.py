@@ -30,7 +30,7 @@ def collection_kind(collection: str) -> Kind:
 
 
 def check_split(split: str) -> None:
-    """Refuses a name that is no split.
+    """Refuses a name that is not a split.
 
     Raises:
         InputError: there is no such split.
@@ -62,14 +62,14 @@ def collection_folder(root: Path, collection: str) -> Path:
 
 def collections_in(root: Path) -> tuple[str, ...]:
     """The collections that a root holds."""
-    found = []
+    names = []
     for collection in COLLECTIONS:
         try:
             collection_folder(root, collection)
         except FileNotFoundError:
             continue
-        found.append(collection)
-    return tuple(found)
+        names.append(collection)
+    return tuple(names)
 
 
 def graph_files(root: Path, collection: str, split: str) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +61,9 @@ class Encoded:
         return "\n".join([*map(str, self.files), f"{len(self.left_out)} left out"])
 
 
-def encode(file: Path, folder: Path, source: Source, *, progress: Progress = ignore) -> Encoded:
+def encode(
+    file: str | os.PathLike[str], folder: str | os.PathLike[str], source: Source, *, progress: Progress = ignore
+) -> Encoded:
     """Writes one npz file for each measured module of a serialised protobuf message.
 
     A kernel without usable measurements is left out.
@@ -75,6 +78,7 @@ def encode(file: Path, folder: Path, source: Source, *, progress: Progress = ign
         InputError: the file holds no such message, or its only module cannot be encoded.
         OSError: the file cannot be read.
     """
+    file, folder = Path(file), Path(folder)
     message = _MESSAGES[source]
     try:
         data = message.FromString(file.read_bytes())
@@ -85,18 +89,18 @@ def encode(file: Path, folder: Path, source: Source, *, progress: Progress = ign
     written: dict[Path, EncodedFile] = {}
     left_out: list[str] = []
     modules = list(data.modules) if source == "tile" else [data]
-    for number, one in enumerate(modules):
+    for number, module in enumerate(modules):
         try:
-            name, fields = _encode(one, source, file.stem)
+            name, fields = _encode(module, source, file.stem)
         except InputError as error:
             if source != "tile":
                 raise InputError(f"{file}: {error}") from error
-            left_out.append(f"{file}: modules[{number}] ({one.module.name}): {error}")
+            left_out.append(f"{file}: modules[{number}] ({module.module.name}): {error}")
             continue
         # A module's name may hold characters that a file's name must not.
         out = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name).lstrip('.') or 'module'}.npz"
         if out in written:
-            left_out.append(f"{file}: the module '{name}' is left out: another one has that name")
+            left_out.append(f"{file}: the module '{name}' is left out: another module has the same name")
             continue
         write_npz(out, fields)
         written[out] = EncodedFile(out, len(fields["node_opcode"]), len(fields.get("config_runtime", ())))
@@ -153,15 +157,15 @@ def encode_layouts(data: Any) -> Fields:
     if not runs or not nodes:
         raise InputError(f"the module '{module.name}' has no measured layout")
     layouts = [run.module_config.layout_config for run in runs]
-    if any(len(one.nodes) != len(nodes) for one in layouts):
-        raise InputError(f"a run of '{module.name}' has not one layout for each of its {len(nodes)} nodes")
+    if any(len(layout.nodes) != len(nodes) for layout in layouts):
+        raise InputError(f"a run of '{module.name}' does not have a layout for each of its {len(nodes)} nodes")
     count = sum(len(computation.instructions) for computation in module.computations)
     if max(nodes) >= count:
-        raise InputError(f"'{module.name}' has layouts for its node {max(nodes)}, and only {count} instructions")
+        raise InputError(f"'{module.name}' has layouts for node {max(nodes)}, but only {count} instructions")
     return encode_configured(
         module,
         np.array(nodes, np.int64),
-        np.array([[_layout(node) for node in one.nodes] for one in layouts], np.float32),
+        np.array([[_layout(node) for node in layout.nodes] for layout in layouts], np.float32),
         np.array([run.profile.compute_time_ns for run in runs], np.int64),
     )
 
@@ -173,7 +177,7 @@ def encode_tiles(data: Any) -> Fields:
         InputError: the kernel has fewer than two runs, a run without tiles, or no run with the default tile.
     """
     if len(data.runs) < 2 or not all(any(_bounds(run)) for run in data.runs):
-        raise InputError("it has not two runs or more, each with tiles")
+        raise InputError("it does not have at least two runs, each with tiles")
     runs = [run for run in data.runs if not run.error and run.profile.compute_time_ns > 1]
     default = next((run.profile.compute_time_ns for run in runs if run.is_default), None)
     if default is None:
@@ -209,4 +213,4 @@ def _bounds(run: Any) -> tuple[Sequence[int], ...]:
 
 
 def _tile(run: Any) -> list[float]:
-    return [value for one in _bounds(run) for value in with_aggregates(one, TILE_RANK, product_if_empty=0)]
+    return [value for bounds in _bounds(run) for value in with_aggregates(bounds, TILE_RANK, product_if_empty=0)]

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tpugraphs.format import LAYOUT_RANK, NODE_FEATURES
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
+from tvm_gnn_cost.tpugraphs.format import LAYOUT_RANK, NODE_FEATURES, OPCODES
 
 # How many values of each list of an instruction become features.
 _DIMENSIONS, _SPATIAL, _SLICED = 6, 4, 2
@@ -49,12 +48,18 @@ def featurize(module: Any) -> HloGraph:
     Raises:
         InputError: the module has no instruction, or refers to an instruction or computation that it does not contain.
     """
-    instructions = [(computation, one) for computation in module.computations for one in computation.instructions]
+    instructions = [
+        (computation, instruction) for computation in module.computations for instruction in computation.instructions
+    ]
     if not instructions:
         raise InputError(f"the module '{module.name}' has no instruction")
-    features = np.array([_features(one, computation.root_id) for computation, one in instructions], np.float32)
-    opcodes = np.array([OPCODES.get(one.opcode, 0) for _, one in instructions], np.uint8)
-    return HloGraph(features, opcodes, _edges(module, [one for _, one in instructions]), _splits(module))
+    features = np.array(
+        [_features(instruction, computation.root_id) for computation, instruction in instructions], np.float32
+    )
+    opcodes = np.array([OPCODES.get(instruction.opcode, 0) for _, instruction in instructions], np.uint8)
+    return HloGraph(
+        features, opcodes, _edges(module, [instruction for _, instruction in instructions]), _splits(module)
+    )
 
 
 def with_aggregates(values: Sequence[int], count: int, product_if_empty: int = 1) -> list[float]:
@@ -81,22 +86,22 @@ def _first(values: Sequence[int], count: int) -> list[float]:
 def _features(instruction: Any, root_id: int) -> list[float]:
     shape, window = instruction.shape, instruction.window.dimensions
     slices, padding = instruction.slice_dimensions, instruction.padding_config.dimensions
-    reversals = [one.window_reversal for one in window]
+    reversals = [dimension.window_reversal for dimension in window]
     out = [float(instruction.id == root_id), 0.0]
     out += [float(shape.element_type == number) for number in _ELEMENT_TYPES]
     out += with_aggregates(shape.dimensions, _DIMENSIONS)
     out += [float(len(shape.tuple_shapes)), float(instruction.parameter_number)]
     out += _first(instruction.dimensions, _DIMENSIONS)
     for name in ("size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation"):
-        out += with_aggregates([getattr(one, name) for one in window], _DIMENSIONS)
+        out += with_aggregates([getattr(dimension, name) for dimension in window], _DIMENSIONS)
     out += [*_first(reversals, _DIMENSIONS), float(sum(reversals)), float(len(reversals) - sum(reversals))]
     out += _convolution(instruction.convolution_dimension_numbers)
     out += [float(instruction.feature_group_count), float(instruction.batch_group_count)]
     for name in ("start", "stride", "limit"):
-        out += with_aggregates([getattr(one, name) for one in slices], _SLICED)
+        out += with_aggregates([getattr(dimension, name) for dimension in slices], _SLICED)
     out += with_aggregates(instruction.dynamic_slice_sizes, _SLICED)
     for name in ("edge_padding_low", "edge_padding_high"):
-        out += with_aggregates([getattr(one, name) for one in padding], _SLICED)
+        out += with_aggregates([getattr(dimension, name) for dimension in padding], _SLICED)
     out += [float(instruction.is_stable), *_first(shape.layout.minor_to_major, LAYOUT_RANK)]
     assert len(out) == NODE_FEATURES
     return out
@@ -117,16 +122,16 @@ def _convolution(numbers: Any) -> list[float]:
 
 def _edges(module: Any, instructions: Iterable[Any]) -> npt.NDArray[np.int64]:
     """int64[m, 2], sorted and without duplicates."""
-    position = {one.id: number for number, one in enumerate(instructions)}
+    position = {instruction.id: number for number, instruction in enumerate(instructions)}
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges: set[tuple[int, int]] = set()
-    for one in instructions:
+    for instruction in instructions:
         try:
-            producers = [*one.operand_ids, *(roots[called] for called in one.called_computation_ids)]
-            edges.update((position[one.id], position[other]) for other in producers)
+            producers = [*instruction.operand_ids, *(roots[called] for called in instruction.called_computation_ids)]
+            edges.update((position[instruction.id], position[producer]) for producer in producers)
         except KeyError as error:
             missing = f"an instruction or computation, {error.args[0]}, that is not in the module"
-            raise InputError(f"the instruction '{one.name}' of '{module.name}' refers to {missing}") from None
+            raise InputError(f"the instruction '{instruction.name}' of '{module.name}' refers to {missing}") from None
     return np.array(sorted(edges), np.int64).reshape(-1, 2)
 
 

@@ -1,6 +1,6 @@
 """Reads and writes TpuGraphs' npz files.
 
-Configurations may be larger than memory and are read in parts. The keys, shapes and meanings are those of the data
+Configurations may be larger than memory and are read in chunks. The keys, shapes and meanings are those of the data
 set's README; its integer types differ from those of the published files, so any type is accepted.
 """
 
@@ -11,7 +11,7 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from tvm_gnn_cost.tpugraphs.format import (
 #: The arrays of a file by their names.
 Fields = dict[str, npt.NDArray[Any]]
 
-#: Configurations are read in parts of about this size.
+#: Configurations are read in chunks of about this size.
 _CHUNK_BYTES = 1 << 22
 
 
@@ -46,102 +46,64 @@ def write_npz(path: Path, fields: Fields) -> None:
 
 
 @dataclass(frozen=True)
-class Configs:
-    """The configurations of one graph, which stay in the file until they are read.
-
-    Attributes:
-        path: The file.
-        kind: ``layout`` or ``tile``.
-        shape: [c, nc, 18] for layouts of nc nodes, [c, 24] for tiles.
-    """
-
-    path: Path
-    kind: Kind
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def iterate(self, at_once: int | None = None) -> Iterator[npt.NDArray[Any]]:
-        """Yields all configurations in order: int8[k, nc, 18] layouts or float32[k, 24] tiles.
-
-        Args:
-            at_once: Configurations in one part; by default as many as take 4 MiB in the file.
-
-        Raises:
-            InputError: the file is damaged, or a layout holds a value other than -1 to 5.
-        """
-        field = _config_field(self.kind)
-        with _open(self.path) as archive, _array(self.path, archive, field) as array:
-            row_bytes = array.dtype.itemsize * math.prod(self.shape[1:])
-            rows = at_once or max(1, _CHUNK_BYTES // max(1, row_bytes))
-            for start in range(0, len(self), rows):
-                count = min(rows, len(self) - start)
-                chunk = np.frombuffer(array.read(count * row_bytes), array.dtype)
-                yield self._checked(chunk.reshape(count, *self.shape[1:]), field)
-
-    def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Some configurations, int8[k, nc, 18] layouts or float32[k, 24] tiles; reads the file up to the last of them.
-
-        Args:
-            rows: int64[k], the numbers of the configurations, in any order.
-
-        Raises:
-            InputError: as :meth:`iterate`.
-        """
-        order = np.argsort(rows, kind="stable")
-        wanted = rows[order]
-        dtype = np.int8 if self.kind == "layout" else np.float32
-        out = np.empty((len(rows), *self.shape[1:]), dtype)
-        start = 0
-        for chunk in self.iterate():
-            begin, end = np.searchsorted(wanted, [start, start + len(chunk)])
-            out[order[begin:end]] = chunk[wanted[begin:end] - start]
-            start += len(chunk)
-            if end == len(rows):
-                break
-        return out
-
-    def _checked(self, chunk: npt.NDArray[Any], field: str) -> npt.NDArray[Any]:
-        if self.kind == "tile":
-            if not np.isfinite(chunk).all():
-                raise InputError(f"{self.path}: {field} holds a number that is not finite")
-            return chunk.astype(np.float32)
-        with np.errstate(invalid="ignore"):
-            small = chunk.astype(np.int8)
-        if not ((small == chunk) & (small >= NO_DIMENSION) & (small <= LAST_DIMENSION)).all():
-            allowed = f"{NO_DIMENSION} to {LAST_DIMENSION}"
-            raise InputError(f"{self.path}: {field} holds a value that is no dimension of a layout ({allowed})")
-        return small
-
-
-@dataclass(frozen=True)
 class ConfiguredGraph:
-    """A graph of n nodes and c configurations.
+    """A graph of n nodes and c configurations; the configurations stay in the file until they are read.
 
     Attributes:
         path: The file; its stem is the graph's name.
+        kind: ``layout`` or ``tile``.
         node_feat: float32[n, 140].
         node_opcode: int64[n].
         edge_index: int64[2, m]; a column (u, v) means that u consumes v's output.
         config_nodes: int64[nc], the nodes that have layouts; empty for tiles.
-        configs: The configurations.
+        configs_shape: [c, nc, 18] for layouts, [c, 24] for tiles.
         runtime: float64[c]: nanoseconds for layouts, a multiple of the default tile's runtime for tiles. None where the
             file keeps it secret, as in the test split: the array is missing or all zero.
     """
 
     path: Path
+    kind: Kind
     node_feat: npt.NDArray[np.float32]
     node_opcode: npt.NDArray[np.int64]
     edge_index: npt.NDArray[np.int64]
     config_nodes: npt.NDArray[np.int64]
-    configs: Configs
+    configs_shape: tuple[int, ...]
     runtime: npt.NDArray[np.float64] | None
 
     @property
     def name(self) -> str:
         """The graph's name in the competition."""
         return self.path.stem
+
+    def configs(self, chunk_size: int | None = None) -> Iterator[npt.NDArray[Any]]:
+        """Yields all configurations in order: int8[k, nc, 18] layouts or float32[k, 24] tiles.
+
+        Args:
+            chunk_size: Configurations in one chunk; by default as many as take 4 MiB in the file.
+
+        Raises:
+            InputError: the file is damaged, or a layout holds a value other than -1 to 5.
+        """
+        field, (count, *shape) = _config_field(self.kind), self.configs_shape
+        with _open(self.path) as archive, _array(self.path, archive, field) as array:
+            row_bytes = array.dtype.itemsize * math.prod(shape)
+            rows = chunk_size or max(1, _CHUNK_BYTES // max(1, row_bytes))
+            for start in range(0, count, rows):
+                size = min(rows, count - start)
+                chunk = np.frombuffer(array.read(size * row_bytes), array.dtype).reshape(size, *shape)
+                if self.kind == "tile":
+                    if not np.isfinite(chunk).all():
+                        raise InputError(f"{self.path}: {field} holds a number that is not finite")
+                    yield chunk.astype(np.float32)
+                    continue
+                with np.errstate(invalid="ignore"):
+                    small = chunk.astype(np.int8)
+                if not ((small == chunk) & (small >= NO_DIMENSION) & (small <= LAST_DIMENSION)).all():
+                    allowed = f"{NO_DIMENSION} to {LAST_DIMENSION}"
+                    raise InputError(
+                        f"{self.path}: {field} holds a value that is not a dimension of a layout ({allowed})"
+                    )
+                yield small
 
 
 def read_graph(path: Path, kind: Kind | None = None) -> ConfiguredGraph:
@@ -175,36 +137,18 @@ def read_graph(path: Path, kind: Kind | None = None) -> ConfiguredGraph:
             raise InputError(f"{path}: {field} is empty, of the shape {list(array.shape)}: there is nothing to rank")
         if array.is_fortran:
             raise InputError(f"{path}: {field} is stored by columns; save numpy.ascontiguousarray of it")
-        configs = Configs(path, kind, array.shape)
-        return ConfiguredGraph(path, feat, opcode, edges.T, nodes, configs, _runtime(fields, kind))
-
-
-def read_graphs(files: Iterable[Path], problems: list[str], kind: Kind | None = None) -> Iterator[ConfiguredGraph]:
-    """Reads files one by one and skips those that can't be read.
-
-    Args:
-        files: The files.
-        problems: Receives a message for each file that is skipped.
-        kind: See :func:`read_graph`.
-    """
-    for path in files:
-        try:
-            graph = read_graph(path, kind)
-        except (InputError, OSError) as error:
-            problems.append(str(error))
-            continue
-        yield graph
+        return ConfiguredGraph(path, kind, feat, opcode, edges.T, nodes, array.shape, _runtime(fields, kind))
 
 
 def content_id(path: Path) -> str:
     """A digest of an npz file's arrays, from the checksums that the archive holds.
 
     Raises:
-        InputError: the file is no archive.
+        InputError: the file is not an archive.
         OSError: the file cannot be read.
     """
     with _open(path) as archive:
-        parts = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
+        parts = sorted((member.filename, member.file_size, member.CRC) for member in archive.infolist())
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -240,38 +184,38 @@ class _Fields:
 
     def check_shape(self, field: str, shape: tuple[int, ...], expected: tuple[str | int, ...]) -> None:
         """Refuses an array of another shape than expected."""
-        sizes = [one if isinstance(one, int) else self.sizes.get(one) for one in expected]
+        sizes = [axis if isinstance(axis, int) else self.sizes.get(axis) for axis in expected]
         if len(shape) != len(sizes) or any(want not in (None, have) for want, have in zip(sizes, shape, strict=True)):
             names = [
-                f"{one} = {size}" if isinstance(one, str) and size is not None else str(one)
-                for one, size in zip(expected, sizes, strict=True)
+                f"{axis} = {size}" if isinstance(axis, str) and size is not None else str(axis)
+                for axis, size in zip(expected, sizes, strict=True)
             ]
             raise InputError(f"{self.path}: {field} has the shape {list(shape)}, not [{', '.join(names)}]")
-        self.sizes |= {one: have for one, have in zip(expected, shape, strict=True) if isinstance(one, str)}
+        self.sizes |= {axis: have for axis, have in zip(expected, shape, strict=True) if isinstance(axis, str)}
 
     def floats(self, field: str, expected: tuple[str | int, ...]) -> npt.NDArray[np.float64]:
         """An array of finite numbers of any type, as float64."""
         with _array(self.path, self.archive, field) as array:
             raw = array.read(array.size)
-        found = np.frombuffer(raw, array.dtype)
-        found = found.reshape(array.shape[::-1]).T if array.is_fortran else found.reshape(array.shape)
-        if found.size == 0 and len(expected) == 2 and isinstance(expected[1], int):
-            found = found.reshape(0, expected[1])  # a graph without edges may have them as an empty list
-        self.check_shape(field, found.shape, expected)
-        if not np.isfinite(found).all():
+        values = np.frombuffer(raw, array.dtype)
+        values = values.reshape(array.shape[::-1]).T if array.is_fortran else values.reshape(array.shape)
+        if values.size == 0 and len(expected) == 2 and isinstance(expected[1], int):
+            values = values.reshape(0, expected[1])  # a graph without edges may have them as an empty list
+        self.check_shape(field, values.shape, expected)
+        if not np.isfinite(values).all():
             raise InputError(f"{self.path}: {field} holds a number that is not finite")
-        return found.astype(np.float64)
+        return values.astype(np.float64)
 
     def integers(self, field: str, expected: tuple[str | int, ...], limit: int) -> npt.NDArray[np.int64]:
         """An array of whole numbers of any type, from 0 to ``limit`` - 1, as int64."""
         array = self.floats(field, expected)
         if ((array != np.floor(array)) | (array < 0) | (array >= limit)).any():
-            raise InputError(f"{self.path}: {field} holds something else than whole numbers from 0 to {limit - 1}")
+            raise InputError(f"{self.path}: {field} holds values other than whole numbers from 0 to {limit - 1}")
         return array.astype(np.int64)
 
 
 class _Array:
-    """One array of an archive, open behind its header."""
+    """One array of an archive, open after its header."""
 
     def __init__(self, path: Path, field: str, stream: IO[bytes]) -> None:
         self.path, self.field, self._stream = path, field, stream

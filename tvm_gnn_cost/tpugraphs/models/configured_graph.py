@@ -1,4 +1,4 @@
-"""What the models share: their input, the encoding of its nodes and configurations, and the fusion of tiles."""
+"""The parts that models share: their input, the encoder of its nodes and configurations, and the fusion of tiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tvm_gnn_cost.tpugraphs.settings import check_values
 
 @dataclass(frozen=True)
 class KernelInput:
-    """The kernels of c configurations, see ``kernels.py``; u different ones.
+    """The fused kernels of c configurations, u different ones; see ``preparation/prepared_graph.py``.
 
     Attributes:
         features: float32[u, 43].
@@ -56,7 +56,7 @@ class ConfiguredInput:
         edge_index: int64[2, m]; a column (u, v) means that u consumes v's output.
         config_nodes: int64[nc], the nodes that have layouts; empty for tiles.
         configs: int8[c, nc, 18] layouts or float32[c, 24] tiles.
-        kernels: The kernels of the configurations; none where the graph was prepared without them.
+        kernels: The kernels of the configurations; empty where the graph was prepared without them.
     """
 
     numbers: Tensor
@@ -71,7 +71,7 @@ class ConfiguredInput:
     def sharing(self) -> Sharing:
         """Which of its nodes and configurations are equal."""
         features = tuple(part.cpu().numpy() for part in (self.numbers, self.opcode, self.permutation))
-        # Tiles are no features of nodes: all of them have the same nodes.
+        # Tiles are not features of nodes: all of them have the same nodes.
         is_layout = self.configs.ndim == 3
         configs = self.configs.cpu().numpy() if is_layout else np.zeros((1, 0, LAYOUT_VALUES), np.int8)
         return Sharing(features, self.edge_index.cpu().numpy(), self.config_nodes.cpu().numpy(), configs)
@@ -80,8 +80,8 @@ class ConfiguredInput:
         """The same input on another device."""
         if device == self.configs.device:
             return self
-        moved = ConfiguredInput(**{one.name: getattr(self, one.name).to(device) for one in fields(self)})
-        # It is found on the processor, so before the graph leaves it.
+        moved = ConfiguredInput(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        # It is computed on the CPU, so before the graph leaves it.
         moved.__dict__["sharing"] = self.sharing
         return moved
 
@@ -124,8 +124,8 @@ class EncoderConfig(ModelConfig):
         opcode_channels: Width of an opcode's embedding.
         layout_channels: Width of the embedding of each of the six places of a layout.
         unknown_opcodes: Share of opcodes that training replaces with 0, unknown, so that 0 gets an embedding too.
-        opcodes: How opcodes are embedded: in a learned ``table``, where all opcodes that training never saw share one
-            vector, or by ``fasttext`` vectors of their names, where each has its own.
+        opcodes: How opcodes are embedded: in a learned ``table``, where all opcodes outside the training graphs share
+            one vector, or by ``fasttext`` vectors of their names, where each has a different one.
     """
 
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("channels", "opcode_channels", "layout_channels")
@@ -164,7 +164,7 @@ class OpcodeTable(nn.Module):
 
 
 class OpcodeVectors(nn.Module):
-    """Given vectors of opcodes, which training does not change.
+    """Fixed vectors of opcodes, which training does not change.
 
     Attributes:
         vectors: float32[121, channels]; set it before training.
@@ -177,7 +177,7 @@ class OpcodeVectors(nn.Module):
         self.register_buffer("vectors", torch.zeros(OPCODE_COUNT, channels))
 
     def forward(self, opcode: Tensor) -> Tensor:
-        """The vectors, float32[n, channels], of int64[n] opcodes; a number that no opcode has gets that of 0."""
+        """The vectors, float32[n, channels], of int64[n] opcodes; an unknown number gets that of 0."""
         return self.vectors[opcode * ((opcode >= 0) & (opcode < OPCODE_COUNT))]
 
 
@@ -185,8 +185,8 @@ class NodeEncoder(nn.Module):
     """Encodes nodes' numbers, opcodes, output layouts and configurations with two linear layers and GELU.
 
     Each different input is encoded once, wherever it occurs in the graph and its configurations. The first layer is a
-    sum of two products, one with the node's features and one with its configuration; each is made once for all inputs
-    that share the features or the configuration.
+    sum of two products, one with the node's features and one with its configuration; each is computed once for all
+    inputs that share the features or the configuration.
     """
 
     def __init__(self, config: EncoderConfig) -> None:

@@ -1,4 +1,4 @@
-"""Adds up what the kernels of a configuration cost."""
+"""Adds up the costs of the fused kernels of a configuration, whichever compiler makes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES, WORK, WORK_UNIT
+from tvm_gnn_cost.tpugraphs.format import KERNEL_FEATURES, WORK, WORK_UNIT
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput, ModelConfig, RankingModel
 from tvm_gnn_cost.tpugraphs.settings import check_values
 
-#: A configuration costs at least this part of the graph's dearest kernel, also one without a kernel.
+#: A configuration costs at least this share of the graph's most expensive kernel, even without a kernel.
 _LEAST = 1e-6
 
 
@@ -26,7 +26,7 @@ class KernelCostsConfig(ModelConfig):
 
     Attributes:
         channels: Width of the network that estimates a kernel's cost.
-        dropout: Share of its channels that each training step leaves out.
+        dropout: Dropout rate.
     """
 
     channels: int = 64
@@ -35,7 +35,7 @@ class KernelCostsConfig(ModelConfig):
     def __post_init__(self) -> None:
         check_values(self, {"channels": 1})
         if self.kind != "layout":
-            raise InputError("kind is tile; the model kernel-costs ranks layouts alone")
+            raise InputError("kind is tile; the model kernel-costs ranks only layouts")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout is {self.dropout}; expected a share below 1")
 
@@ -43,7 +43,7 @@ class KernelCostsConfig(ModelConfig):
 class KernelCosts(RankingModel):
     """Scores configurations by the sum of their kernels' costs; a higher score means faster.
 
-    A small network sees each kernel alone, and no graph.
+    A small network sees one kernel at a time, and no graph.
 
     Args:
         config: Its settings.

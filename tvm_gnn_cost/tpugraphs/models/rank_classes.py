@@ -72,7 +72,7 @@ class RankClasses(ConfigurationModel):
 
 
 def class_loss(log_probabilities: Tensor, runtime: Tensor) -> Tensor:
-    """Cross entropy between predicted and true ranks; configurations that are equally fast share their ranks.
+    """Cross entropy between predicted and true ranks; equally fast configurations share their ranks.
 
     Args:
         log_probabilities: float32[c, c] of :meth:`RankClasses.log_probabilities`.

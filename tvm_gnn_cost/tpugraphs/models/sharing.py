@@ -1,7 +1,7 @@
 """Which activations of a graph's configurations are equal, so that a model computes each of them once.
 
-Behind the encoder, nodes with the same features and the same configuration are equal. Behind a convolution, two nodes
-are equal in every configuration if they were so before it and their neighbours were (colour refinement, Weisfeiler and
+After the encoder, nodes with the same features and the same configuration are equal. After a convolution, two nodes
+are equal in every configuration if they and their neighbours were equal before it (colour refinement, Weisfeiler and
 Leman 1968). Most graphs repeat a few layers many times, and most of their nodes have no configuration.
 """
 
@@ -31,7 +31,7 @@ class Level:
     Attributes:
         of_node: int64[n], the class of each node.
         first: int64[k], the first node of each class, in the order of the module. Neighbours are near each other there:
-            classes that follow one another have few neighbours beside themselves.
+            consecutive classes have few other neighbours.
         size: float32[k], how many nodes each class has.
     """
 
@@ -45,7 +45,7 @@ class Neighbourhood:
     """What k classes of one level are computed from: themselves and their neighbours, one convolution before.
 
     Attributes:
-        members: int64[e], classes of the level below: for each class its neighbours' and then its own.
+        members: int64[e], classes of the level below: for each class those of its neighbours and then that of itself.
         begins: int64[k], where the members of each class begin.
         is_own: bool[e], whether a member is the class itself.
         weight: float32[e], the weight of each neighbour's message; 1 for the class itself.
@@ -87,10 +87,10 @@ class EncodedRows:
 
 
 class Sharing:
-    """Finds equal activations of a graph of n nodes; on the processor, in NumPy.
+    """Finds equal activations of a graph of n nodes; on the CPU, in NumPy.
 
     Args:
-        features: Arrays of n rows each; nodes with the same rows are equal but for their layouts.
+        features: Arrays of n rows each; nodes with the same rows are equal except for their layouts.
         edge_index: int64[2, m], each edge once; neighbours see each other.
         config_nodes: int64[nc].
         configs: int8[c, nc, 18], the layouts.
@@ -113,15 +113,15 @@ class Sharing:
         # An edge that occurs twice counts twice.
         self._adjacency = csr_matrix((ones, (ends[1], ends[0])), shape=(count, count))
         self._degree = np.asarray(self._adjacency.sum(axis=1)).ravel()
-        own = self._features.copy()
-        own[config_nodes] = own.max() + 1 + np.arange(len(config_nodes))
-        self._levels = [_classes(own)]
+        keys = self._features.copy()
+        keys[config_nodes] = keys.max() + 1 + np.arange(len(config_nodes))
+        self._levels = [_classes(keys)]
 
     def level(self, number: int) -> Level:
         """The classes after a number of convolutions."""
         while len(self._levels) <= number:
             last = self._levels[-1].of_node
-            # A sum of random numbers tells multisets of neighbours apart; two of 2^64 are equal by chance.
+            # Sums of random numbers identify multisets of neighbours; two sums are equal by chance once in 2^64.
             words = np.random.default_rng(0).integers(0, 2**64, (2, last.max() + 1), np.uint64)
             around = self._adjacency.astype(np.uint64) @ words[0][last]
             self._levels.append(_classes(around + words[1][last]))

@@ -30,7 +30,7 @@ _ROWS = 8192
 _KEPT_ROWS, _TRAINED_ROWS = 65536, 2**19
 #: Nodes times configurations up to which training also keeps what is computed within a block.
 _PLAIN_ROWS = 2**14
-#: Whether the processor multiplies matrices in bfloat16, in half of the time. No public function of PyTorch tells.
+#: Whether the processor multiplies matrices in bfloat16, in half of the time. PyTorch has no public function for it.
 _HAS_BFLOAT16 = torch.cpu._is_avx512_bf16_supported()
 _Result = TypeVar("_Result")
 
@@ -54,8 +54,8 @@ class TGraphConfig(EncoderConfig):
             benchmarks/LOG.md), or ``sum``, as in the paper's equation 2.
         l2_norm: Normalise each node's features after a convolution, as in equation 2 and not in the code (without it
             ranked better too).
-        activation: Apply GELU ``inside`` the residual connection, to what is added (equation 3), or ``behind`` it, to
-            the sum (the authors' code).
+        activation: Apply GELU ``inside`` the residual connection, to what is added (equation 3), or ``behind`` it,
+            after the sum (the authors' code).
     """
 
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*EncoderConfig.AT_LEAST_ONE, "blocks", "squeeze")
@@ -117,13 +117,13 @@ class _Block(nn.Module):
     def messages(self, normal: Tensor) -> tuple[Tensor, Tensor]:
         """What nodes give to their neighbours and to themselves, [..., out] each, of ``normal``[..., channels].
 
-        The convolution is linear behind the ReLU of its projection, so that a node can be multiplied once, before the
+        The convolution is linear after the ReLU of its projection, so that a node can be multiplied once, before the
         sums over neighbourhoods, in which it occurs several times.
         """
         convolution = self.convolution
         projected = functional.relu(_product(normal, convolution.lin.weight, convolution.lin.bias), inplace=True)
-        own = _product(normal, convolution.lin_r.weight, convolution.lin_l.bias)
-        return _product(projected, convolution.lin_l.weight), own
+        to_itself = _product(normal, convolution.lin_r.weight, convolution.lin_l.bias)
+        return _product(projected, convolution.lin_l.weight), to_itself
 
     def forward(self, received: Tensor, x: Tensor | None, *, again: bool) -> Tensor:
         """The block's output, float32[k, c, channels].
@@ -166,7 +166,7 @@ class _FirstInputs:
         configs, begins = len(self.place), around.begins
         counts: Integers = np.append(begins[1:], len(around.members)) - begins
         of_class = np.repeat(np.arange(len(begins)), counts)
-        # The members stand class behind class, and in a class configuration behind configuration.
+        # Members are sorted by class, and within a class by configuration.
         begin: Integers = begins[:, None] * configs + counts[:, None] * np.arange(configs)
         slot = begin[of_class] + (np.arange(len(of_class)) - begins[of_class])[:, None]
         index, weight = np.empty(slot.size, np.int64), np.empty(slot.size, np.float32)
@@ -174,7 +174,7 @@ class _FirstInputs:
         weight[slot] = around.weight[:, None]
         return _sums(self.given, index, begin.reshape(-1), weight).view(len(begins), configs, -1)
 
-    def own(self, classes: Integers) -> Tensor:
+    def activations(self, classes: Integers) -> Tensor:
         """The activations of k classes, float32[k, c, channels]."""
         return gather(self.encoded, on_device(self.row[:, classes].T, self.encoded.device))
 
@@ -197,7 +197,7 @@ class _Inputs:
         sums = _sums(self.given.flatten(1), index, around.begins, around.weight)
         return sums.view(-1, *self.given.shape[1:])
 
-    def own(self, classes: Integers) -> Tensor:
+    def activations(self, classes: Integers) -> Tensor:
         """The activations of k classes, float32[k, c, channels]."""
         assert self.x is not None
         return gather(self.x.flatten(1), on_device(classes, self.x.device)).view(-1, *self.x.shape[1:])
@@ -223,11 +223,11 @@ class _Activations:
         # Of each level: its mean over the nodes, and its normalisation, float32[c, channels].
         self._means: list[Tensor] = []
         self._norms: list[tuple[Tensor, Tensor]] = []
-        # The last level that is kept, and what the block behind it computes from.
+        # The last level that is kept, and what the block after it computes from.
         self._kept: tuple[int, _FirstInputs | _Inputs] = (0, self._first_inputs(encoded))
 
     def mean(self) -> Tensor:
-        """The mean over the nodes behind the last block, float32[c, channels]."""
+        """The mean over the nodes after the last block, float32[c, channels]."""
         last = len(self._blocks)
         for level in range(1, last):
             self._prepare(level)
@@ -237,8 +237,8 @@ class _Activations:
             return on_device(share[classes], self._device) @ x.flatten(1)
 
         total = self._means[-1].flatten() if self._adds_means else torch.zeros((), device=self._device)
-        for one in self._each(part, last):
-            total = total + one
+        for share_of_part in self._each(part, last):
+            total = total + share_of_part
         return total.view(self._configs, -1)
 
     def _prepare(self, level: int) -> None:
@@ -269,7 +269,7 @@ class _Activations:
             self._kept = level, self._made(level, kept)
 
     def _made(self, level: int, parts: Iterable[Tensor]) -> _Inputs:
-        """The input of the block behind a level (1 or more), from its activations float32[m, c, channels] in parts."""
+        """The input of the block after a level (1 or more), from its activations float32[m, c, channels] in parts."""
         scale, shift = self._norms[level]
         given, needed = [], []
         for x in parts:
@@ -280,9 +280,9 @@ class _Activations:
 
     def _first_inputs(self, encoded: Tensor) -> _FirstInputs:
         """The input of the first block: one product for each different row of each configuration."""
-        found = self._sharing.encoded
-        config, row, share = (on_device(one, self._device) for one in (found.config, found.row_in_config, found.share))
-        begins = on_device(np.searchsorted(found.config, np.arange(self._configs)), self._device)
+        rows = self._sharing.encoded
+        config, row, share = (on_device(part, self._device) for part in (rows.config, rows.row_in_config, rows.share))
+        begins = on_device(np.searchsorted(rows.config, np.arange(self._configs)), self._device)
 
         def mean_of(values: Tensor) -> Tensor:
             return functional.embedding_bag(row, values, begins, mode="sum", per_sample_weights=share)
@@ -295,16 +295,16 @@ class _Activations:
         self._means.append(mean)
         self._norms.append((scale, shift))
 
-        def normal(some: slice) -> Tensor:
-            its = config[some]
-            return _narrow(torch.addcmul(gather(shift, its), gather(encoded, row[some]), gather(scale, its)))
+        def normal(chunk: slice) -> Tensor:
+            its = config[chunk]
+            return _narrow(torch.addcmul(gather(shift, its), gather(encoded, row[chunk]), gather(scale, its)))
 
-        def part(some: slice) -> tuple[Tensor, Tensor]:
-            return self._blocks[0].messages(_again(normal, some))
+        def part(chunk: slice) -> tuple[Tensor, Tensor]:
+            return self._blocks[0].messages(_again(normal, chunk))
 
         call = _again if len(row) > self._kept_rows else _once
         given = _stacked([call(part, slice(begin, begin + _ROWS)) for begin in range(0, len(row), _ROWS)])
-        return _FirstInputs(encoded, found.row, given, found.place)
+        return _FirstInputs(encoded, rows.row, given, rows.place)
 
     def _outputs(self, level: int, parts: Sequence[Integers], *, again: bool) -> Iterator[Tensor]:
         """The output of a block, counted from 1, for the k classes of each part: float32[k, c, channels].
@@ -312,7 +312,7 @@ class _Activations:
         All parts are added up in one go: the gradient of a sum is as large as the table that is added from.
 
         Args:
-            level: The level behind the block.
+            level: The level after the block.
             parts: int64[k] each.
             again: See :meth:`_Block.forward`.
         """
@@ -322,16 +322,16 @@ class _Activations:
             needed, members = np.unique(around.members, return_inverse=True)
             around = replace(around, members=members)
             inputs = self._made(level - 1, self._outputs(level - 1, self._split(needed), again=False))
-        lengths = [len(one) for one in parts]
+        lengths = [len(part) for part in parts]
         received = torch.split(inputs.received(around), lengths)
-        own: Sequence[Tensor | None] = [None] * len(parts)
+        added: Sequence[Tensor | None] = [None] * len(parts)
         if self._needs_input(level - 1):
-            own = torch.split(inputs.own(around.members[around.is_own]), lengths)
-        for its_received, x in zip(received, own, strict=True):
+            added = torch.split(inputs.activations(around.members[around.is_own]), lengths)
+        for its_received, x in zip(received, added, strict=True):
             yield self._blocks[level - 1](its_received, x, again=again)
 
     def _needs_input(self, level: int) -> bool:
-        """Whether the block behind a level adds its input to each node's output."""
+        """Whether the block after a level adds its input to each node's output."""
         return level < len(self._blocks) - 1 or not self._adds_means
 
     def _is_small(self, level: int) -> bool:
@@ -354,12 +354,12 @@ class _Activations:
                 yield function(classes, x)
             return
 
-        def one(classes: Integers) -> _Result:
+        def compute(classes: Integers) -> _Result:
             (x,) = self._outputs(level, [classes], again=False)
             return function(classes, x)
 
         for classes in parts:
-            yield _again(one, classes)
+            yield _again(compute, classes)
 
 
 def _narrow(x: Tensor) -> Tensor:
@@ -374,7 +374,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _sums(table: Tensor, index: Integers, begins: Integers, weight: npt.NDArray[np.float32]) -> Tensor:
     """Weighted sums of rows of a table, float32[k, width], each of the rows from its beginning to the next."""
-    places, begins_there, weights = (on_device(one, table.device) for one in (index, begins, weight))
+    places, begins_there, weights = (on_device(part, table.device) for part in (index, begins, weight))
     return functional.embedding_bag(places, table, begins_there, mode="sum", per_sample_weights=weights)
 
 
@@ -406,7 +406,7 @@ def _stacked(given: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def _scale_and_shift(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Instance normalisation as a product and a sum; torch's own refuses a graph of one node."""
+    """Instance normalisation as a product and a sum; PyTorch's function refuses a graph of one node."""
     scale = torch.rsqrt(variance + 1e-5)
     return scale, -mean * scale
 

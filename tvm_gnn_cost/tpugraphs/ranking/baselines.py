@@ -1,4 +1,4 @@
-"""Baselines for the graph models: random scores, a count of constraints, and boosted trees on pooled features."""
+"""Baselines for the graph models: random scores, the number of layout constraints, boosted trees on pooled features."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def random(graph: PreparedGraph, seed: int) -> Array:
 
 
 def fewest_constraints(graph: PreparedGraph, configs_at_once: int = 4096) -> Array:
-    """Minus the number of tensors whose layout a configuration fixes, float64[c]; 0 for tiles.
+    """Minus the number of layout constraints of each configuration, float64[c]; 0 for tiles.
 
-    Each such tensor may cost a copy.
+    Each of them may cost a copy.
 
     Args:
         graph: The graph.
@@ -45,10 +45,10 @@ def fewest_constraints(graph: PreparedGraph, configs_at_once: int = 4096) -> Arr
 
 
 def pooled_features(graph: PreparedGraph, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Features of some configurations, float32[k, d]: the configuration's own and the means over the graph's nodes.
+    """Features of some configurations, float32[k, d]: those of the configuration, and the means over the graph's nodes.
 
-    A layout's own are the shares of configurable nodes that have each dimension in each of the 18 places, a tile's the
-    logarithms of its bounds.
+    The features of a layout are the shares of configurable nodes with each dimension in each of the 18 places; those of
+    a tile are the logarithms of its bounds.
 
     Args:
         graph: The graph.
@@ -61,11 +61,11 @@ def pooled_features(graph: PreparedGraph, rows: npt.NDArray[np.int64]) -> npt.ND
     if graph.kind == "layout":
         values = range(NO_DIMENSION, LAST_DIMENSION + 1)
         shares = np.stack([(configs == value).mean(axis=1) for value in values], axis=2)
-        own = shares.reshape(len(rows), -1)
+        features = shares.reshape(len(rows), -1)
     else:
-        own = np.log1p(np.maximum(configs, 0))
+        features = np.log1p(np.maximum(configs, 0))
     same = np.broadcast_to(np.concatenate([whole, opcodes]), (len(rows), len(whole) + OPCODE_COUNT))
-    return np.concatenate([own, same], axis=1).astype(np.float32)
+    return np.concatenate([features, same], axis=1).astype(np.float32)
 
 
 class PooledTrees:
@@ -97,7 +97,7 @@ class PooledTrees:
                 continue
             rows = rng.permutation(len(graph.runtime))[: self.configs_per_graph]
             features.append(pooled_features(graph, rows))
-            # XGBoost wants labels from 0 to 31: here ranks within the graph, 0 the slowest.
+            # XGBoost needs labels from 0 to 31: here the ranks within the graph, 0 is the slowest.
             place = np.argsort(np.argsort(-graph.runtime[rows], kind="stable"), kind="stable")
             ranks.append(place * 31 // max(1, len(rows) - 1))
             groups.append(len(rows))

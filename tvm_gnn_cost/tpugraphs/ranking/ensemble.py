@@ -1,7 +1,7 @@
 """Several models of one kind, trained on different folds of the graphs; the best of them rank together.
 
 TGraph's authors train models for the first 5 of 20 folds and keep the best 4 (Maksimov et al. 2024, section 2.4.3),
-because a training can fail by bad luck.
+because some trainings fail by chance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def train_ensemble(
     folder: Path,
     on_epoch: Callable[[int, int, dict[str, float]], None] = lambda _fold, _epoch, _metrics: None,
 ) -> list[Ranker]:
-    """Trains the models of an ensemble and writes down which are kept; folds that are finished are not trained again.
+    """Trains the models of an ensemble and records which are kept; finished folds are not trained again.
 
     Args:
         collection: The graphs' collection, for the models' cards.
@@ -51,11 +51,11 @@ def train_ensemble(
         The models that are kept, the one with the lowest validation error first.
 
     Raises:
-        InputError: the folder holds models that were trained otherwise or on other graphs; see also
+        InputError: the folder holds models that were trained with other settings or on other graphs; see also
             :func:`~tvm_gnn_cost.tpugraphs.ranking.fit.fit` and :func:`folds`.
         WorkError: see :func:`~tvm_gnn_cost.tpugraphs.ranking.fit.fit`.
     """
-    found: list[tuple[float, str, Ranker]] = []
+    trained: list[tuple[float, str, Ranker]] = []
     parts = folds(graphs, ensemble.folds, settings.seed)
     for number, (train, validation) in enumerate(parts[: ensemble.trained]):
         path, scratch = folder / f"fold-{number}.safetensors", folder / f"fold-{number}.fit"
@@ -69,10 +69,10 @@ def train_ensemble(
             ranker = fit(model, config, train, validation, settings, scratch, on_fold_epoch)
             ranker.card["collection"] = collection
             ranker.save(path)
-        # Also what a run left that was killed in the middle of this.
+        # Also removes what a killed run left.
         shutil.rmtree(scratch, ignore_errors=True)
-        found.append((ranker.training["validation_error"], path.name, ranker))
-    kept = sorted(found, key=lambda one: one[0])[: ensemble.kept]
+        trained.append((ranker.training["validation_error"], path.name, ranker))
+    kept = sorted(trained, key=lambda entry: entry[0])[: ensemble.kept]
     write_text(folder / _KEPT, json.dumps([name for _, name, _ in kept]))
     return [ranker for _, _, ranker in kept]
 
@@ -88,10 +88,10 @@ def folds(
     if not 2 <= count <= len(graphs):
         raise InputError(f"{count} folds of {len(graphs)} graphs; choose 2 or more, and no more than there are graphs")
     order = np.random.default_rng(seed).permutation(len(graphs))
-    parts = [set(some.tolist()) for some in np.array_split(order, count)]
+    parts = [set(part.tolist()) for part in np.array_split(order, count)]
     return [
-        ([g for i, g in enumerate(graphs) if i not in chosen], [g for i, g in enumerate(graphs) if i in chosen])
-        for chosen in parts
+        ([g for i, g in enumerate(graphs) if i not in part], [g for i, g in enumerate(graphs) if i in part])
+        for part in parts
     ]
 
 
@@ -103,7 +103,7 @@ def load_rankers(path: Path) -> list[Ranker]:
     """
     if not path.is_dir():
         return [Ranker.load(path)]
-    nothing = f"{path}: no finished training is there; 'tvm-gnn-cost tpugraphs train' makes one"
+    nothing = f"{path} holds no finished training; 'tvm-gnn-cost tpugraphs train' writes one"
     try:
         names = parse_json((path / _KEPT).read_text())
     except (OSError, ValueError) as error:
@@ -125,7 +125,7 @@ def _load_finished(
     """The model of a finished fold.
 
     Raises:
-        InputError: it was trained otherwise or on other graphs.
+        InputError: it was trained with other settings or on other graphs.
     """
     ranker = Ranker.load(path)
     source = trained_on(train, validation)

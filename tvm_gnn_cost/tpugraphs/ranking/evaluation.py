@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.progress import Progress, ignore
+from tvm_gnn_cost.tpugraphs.preparation.prepare import FindKernels
 from tvm_gnn_cost.tpugraphs.ranking.metrics import competition_score, graph_metrics, mean_metrics
 from tvm_gnn_cost.tpugraphs.ranking.rank import load_models, rank_collections
 
@@ -39,11 +41,12 @@ class Evaluation:
 
 
 def evaluate(
-    root: Path,
-    models: Mapping[str, Path],
+    root: str | os.PathLike[str],
+    models: Mapping[str, str | os.PathLike[str]],
     *,
     split: str = "valid",
     permutations: int = 10,
+    find_kernels: FindKernels | None = None,
     progress: Progress = ignore,
 ) -> Evaluation:
     """Ranks graphs whose runtimes are known and computes Kendall's tau, slowdowns and the competition's score.
@@ -56,6 +59,7 @@ def evaluate(
         models: For each collection a model's file or the folder that :func:`~tvm_gnn_cost.tpugraphs.train` wrote.
         split: Which graphs.
         permutations: How often configurations are shuffled into those that are compared at once; scores are averaged.
+        find_kernels: Finds the kernels that a ``kernel-costs`` model reads, as in its graphs' preparation.
         progress: Receives how many graphs are done.
 
     Raises:
@@ -66,19 +70,19 @@ def evaluate(
     rankers = load_models(models, progress)
     problems: list[str] = []
     graphs: dict[str, dict[str, dict[str, float]]] = {name: {} for name in rankers}
-    for name, graph in rank_collections(root, split, rankers, permutations, problems, progress):
+    for name, graph in rank_collections(Path(root), split, rankers, permutations, problems, find_kernels, progress):
         if graph.runtime is None:
             problems.append(f"{graph.name}: its runtimes are secret")
         else:
             graphs[name][graph.name] = graph_metrics(name, graph.scores, graph.runtime)
-    empty = [name for name, found in graphs.items() if not found]
+    empty = [name for name, metrics in graphs.items() if not metrics]
     if empty:
         cause = f": {problems[0]}" if problems else ""
         raise InputError(f"no graph of {empty[0]} in {root} can be evaluated on its split '{split}'{cause}")
-    collections = {name: mean_metrics(list(found.values())) for name, found in graphs.items()}
+    collections = {name: mean_metrics(list(metrics.values())) for name, metrics in graphs.items()}
     trained_on = {}
-    for name, found in graphs.items():
-        own = [ranker for ranker in rankers[name] if ranker.collection == name]
-        trained = {graph for ranker in own for graph in ranker.training.get("train_graphs", ())}
-        trained_on[name] = sorted(trained & set(found))
+    for name, metrics in graphs.items():
+        same = [ranker for ranker in rankers[name] if ranker.collection == name]
+        trained = {graph for ranker in same for graph in ranker.training.get("train_graphs", ())}
+        trained_on[name] = sorted(trained & set(metrics))
     return Evaluation(competition_score(collections), collections, graphs, trained_on, tuple(problems))

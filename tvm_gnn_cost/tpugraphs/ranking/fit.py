@@ -67,11 +67,11 @@ class GraphSteps(EpochSteps):
         rng = np.random.default_rng([self.settings.seed, self.epoch])
         hiding = np.random.default_rng([self.settings.seed, self.epoch, 1])
         for number in rng.permutation(len(self.inputs)).tolist():
-            one = self.inputs[number]
-            runtime = _runtime(one.graph)
+            graph = self.inputs[number]
+            runtime = _runtime(graph.graph)
             rows = rng.permutation(len(runtime))[: self.settings.configs_per_step]
-            hidden = hiding.random(len(one.opcode)) < self.hidden_share
-            yield one.with_configs(rows, hidden), torch.from_numpy(runtime[rows].astype(np.float32))
+            hidden = hiding.random(len(graph.opcode)) < self.hidden_share
+            yield graph.with_configs(rows, hidden), torch.from_numpy(runtime[rows].astype(np.float32))
 
 
 class _ValidationGraphs(IterableDataset[GraphInputs]):
@@ -149,7 +149,7 @@ def fit(
 ) -> Ranker:
     """Trains one model.
 
-    An interrupted training goes on from ``folder`` if it is called again with the same arguments.
+    An interrupted training resumes from ``folder`` if it is called again with the same arguments.
 
     Args:
         model: One of ``ranker.MODELS``.
@@ -171,14 +171,14 @@ def fit(
         raise InputError(f"unknown loss '{settings.loss}'; one of: {', '.join(LOSSES)}")
     if (settings.loss == "classes") != (MODELS[model][0] is RankClasses):
         raise InputError(
-            f"the loss '{settings.loss}' does not fit the model '{model}': classes is for rank-classes alone"
+            f"the loss '{settings.loss}' does not fit the model '{model}': classes is only for rank-classes"
         )
     usable, valid = _usable(train), _usable(validation)
     if not usable or not valid:
         raise InputError("training needs a graph to train on and another one to validate on, each with two runtimes")
     check_kernels(model, (*usable, *valid))
     if len({graph.is_pruned for graph in (*usable, *valid)}) > 1:
-        raise InputError("some of the graphs were pruned and some were not; prepare them alike")
+        raise InputError("some of the graphs were pruned and some were not; prepare all of them in the same way")
     scale = Scale.fit((graph.numbers for graph in usable), is_log=settings.log_features)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -191,16 +191,16 @@ def fit(
     steps = GraphSteps([GraphInputs(graph, scale) for graph in usable], settings, hidden_share)
     whole = _ValidationGraphs([GraphInputs(graph, scale) for graph in valid])
     module = RankerModule(net, settings)
-    found = run(module, steps, whole, settings, fingerprint, folder, on_epoch, settings.gradient_clip)
-    card = {"training": {**asdict(settings), **source, "validation_error": found.validation_error}}
-    weights = with_prefix(found.state, "net.")
+    fitted = run(module, steps, whole, settings, fingerprint, folder, on_epoch, settings.gradient_clip)
+    card = {"training": {**asdict(settings), **source, "validation_error": fitted.validation_error}}
+    weights = with_prefix(fitted.state, "net.")
     return Ranker(model, config, scale, weights, settings.configs_per_step, usable[0].is_pruned, card)
 
 
 def _show_opcodes(
     opcodes: OpcodeTable | OpcodeVectors, config: EncoderConfig, graphs: Sequence[PreparedGraph], seed: int
 ) -> float:
-    """Prepares a model for the opcodes of its training graphs; returns the share of nodes whose opcodes steps hide."""
+    """Prepares a model for the opcodes of its training graphs; returns the share of opcodes that each step hides."""
     if isinstance(opcodes, OpcodeVectors):
         opcodes.vectors[:] = torch.from_numpy(opcode_vectors(graphs, config.opcode_channels, seed))
         return 0.0
@@ -211,7 +211,7 @@ def _show_opcodes(
 
 
 def trained_on(train: Sequence[PreparedGraph], validation: Sequence[PreparedGraph]) -> dict[str, Any]:
-    """What a model's card says about the graphs of :func:`fit`: their names, and a digest of their content."""
+    """The part of a model's card about the graphs of :func:`fit`: their names, and a digest of their content."""
     usable, valid = _usable(train), _usable(validation)
     digest = hashlib.sha256()
     for graph in (*usable, *valid):

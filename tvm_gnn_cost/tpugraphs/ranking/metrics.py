@@ -43,9 +43,9 @@ def graph_metrics(collection: str, scores: Array, runtime: Array) -> dict[str, f
         layouts, 1 - slowdown at 5 for tiles.
     """
     is_layout = collection.startswith("layout")
-    found = {"kendall_tau": kendall_tau(scores, -runtime)}
-    found |= {f"slowdown{k}": slowdown(scores, runtime, k) for k in (_LAYOUT_TOPS if is_layout else _TILE_TOPS)}
-    return found | {"score": found["kendall_tau"] if is_layout else 1 - found[f"slowdown{COUNTED_TILES}"]}
+    metrics = {"kendall_tau": kendall_tau(scores, -runtime)}
+    metrics |= {f"slowdown{k}": slowdown(scores, runtime, k) for k in (_LAYOUT_TOPS if is_layout else _TILE_TOPS)}
+    return metrics | {"score": metrics["kendall_tau"] if is_layout else 1 - metrics[f"slowdown{COUNTED_TILES}"]}
 
 
 def mean_metrics(graphs: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
 from tvm_gnn_cost.graphs.ragged import offsets_of
-from tvm_gnn_cost.tpugraphs.format import OPCODE_COUNT
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
+from tvm_gnn_cost.tpugraphs.format import OPCODE_COUNT, OPCODES
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import PreparedGraph
 
 _UNKNOWN = "unknown"

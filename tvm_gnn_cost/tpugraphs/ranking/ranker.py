@@ -14,8 +14,7 @@ from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.scoring.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
-from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
-from tvm_gnn_cost.tpugraphs.kernels import KERNEL_FEATURES
+from tvm_gnn_cost.tpugraphs.format import KERNEL_FEATURES, NODE_NUMBERS
 from tvm_gnn_cost.tpugraphs.models.cheb_sage import ChebSage, ChebSageConfig
 from tvm_gnn_cost.tpugraphs.models.configured_graph import ConfiguredInput, KernelInput, ModelConfig, RankingModel
 from tvm_gnn_cost.tpugraphs.models.gru import GRUConfig, GRURuntime
@@ -35,9 +34,9 @@ MODELS: Mapping[str, tuple[Callable[[Any], RankingModel], type[ModelConfig]]] = 
     "kernel-costs": (KernelCosts, KernelCostsConfig),
 }
 #: The model that ranks only graphs that were prepared with kernels.
-_OF_KERNELS = "kernel-costs"
+_READS_KERNELS = "kernel-costs"
 _FORMAT_VERSION = 1
-#: Far above the channels and layers of any of them.
+#: Maximum of any size in a checkpoint; far above the channels and layers of real models.
 _LARGEST = 4096
 
 
@@ -51,7 +50,7 @@ class Ranker:
         scale: Standardises node features.
         state: The model's weights by name.
         configs_per_step: How many configurations are scored together, as many as in training.
-        is_pruned: Whether it was trained on pruned graphs; it ranks graphs that were prepared likewise.
+        is_pruned: Whether it was trained on pruned graphs; it ranks graphs that were prepared in the same way.
         card: What it was trained on and how; JSON.
     """
 
@@ -65,14 +64,14 @@ class Ranker:
 
     @property
     def collection(self) -> str | None:
-        """The collection that it was trained on, if the card says so."""
+        """The collection that it was trained on, if its card names one."""
         return self.card.get("collection")
 
     @property
     def training(self) -> dict[str, Any]:
         """The card's part about the training: the settings, the names of the graphs, the validation error."""
-        found: dict[str, Any] = self.card.get("training", {})
-        return found
+        training: dict[str, Any] = self.card.get("training", {})
+        return training
 
     def save(self, path: Path) -> None:
         """Writes one safetensors file, whole or not at all."""
@@ -113,13 +112,13 @@ class Ranker:
         except InputError as error:
             raise InputError(f"{path}: the checkpoint's settings are wrong: {error}") from error
         if any(part.shape != (NODE_NUMBERS,) for part in (scale.mean, scale.deviation)):
-            raise InputError(f"{path}: the checkpoint's mean and deviation have not {NODE_NUMBERS} values each")
+            raise InputError(f"{path}: the checkpoint's mean and deviation do not have {NODE_NUMBERS} values each")
         return ranker
 
     @property
     def needs_kernels(self) -> bool:
         """Whether it ranks only graphs that were prepared with kernels."""
-        return self.model == _OF_KERNELS
+        return self.model == _READS_KERNELS
 
     def build(self) -> RankingModel:
         """The network with its weights, in evaluation mode.
@@ -137,10 +136,10 @@ class Ranker:
 
 
 def _check_shapes(model: str, config: ModelConfig, state: Mapping[str, Tensor]) -> None:
-    """Refuses weights of another network, without building it: a file can claim any size.
+    """Refuses weights that do not fit the network, without building it: a file can claim any size.
 
     Raises:
-        InputError: they are.
+        InputError: they do not fit.
     """
     for name, value in asdict(config).items():
         if isinstance(value, int) and not isinstance(value, bool):
@@ -161,12 +160,12 @@ def check_kernels(model: str, graphs: Iterable[PreparedGraph]) -> None:
         InputError: a graph has none.
     """
     without = [graph.name for graph in graphs if graph.kernels is None]
-    if model == _OF_KERNELS and without:
+    if model == _READS_KERNELS and without:
         raise InputError(f"{without[0]}: it was prepared without kernels; prepare it in another folder, with --kernels")
 
 
 class GraphInputs:
-    """A prepared graph as tensors, ready to be joined with some of its configurations."""
+    """A prepared graph as tensors, without its configurations."""
 
     def __init__(self, graph: PreparedGraph, scale: Scale) -> None:
         self.graph = graph
@@ -194,9 +193,7 @@ class GraphInputs:
         if self.graph.kernels is None:
             nothing = torch.zeros(0, dtype=torch.long)
             return KernelInput(torch.zeros(0, KERNEL_FEATURES), nothing, nothing)
-        kernels = self.graph.kernels.of_configs(rows)
-        of_config = np.repeat(np.arange(len(rows)), np.diff(kernels.begins))
-        return KernelInput(*map(torch.from_numpy, (kernels.features, kernels.of, of_config)))
+        return KernelInput(*map(torch.from_numpy, self.graph.kernels.of_configs(rows)))
 
 
 def score(
@@ -216,8 +213,8 @@ def score(
         net: The model.
         inputs: The graph.
         rows: int64[k], the numbers of the configurations.
-        at_once: How many configurations share an input, at most.
-        permutations: How often to draw; a model that compares nothing scores once.
+        at_once: Maximum number of configurations that share an input.
+        permutations: How often to draw; a model that does not compare configurations scores once.
         seed: Seeds the draws.
     """
     if not net.compares:
@@ -229,8 +226,8 @@ def score(
         for _ in range(permutations):
             order = rng.permutation(len(rows))
             # Parts of equal size, so that no part compares only a handful.
-            for some in np.array_split(order, max(1, -(-len(rows) // at_once))):
-                total[some] += net(inputs.with_configs(rows[some]).to(device)).double().cpu().numpy()
+            for part in np.array_split(order, max(1, -(-len(rows) // at_once))):
+                total[part] += net(inputs.with_configs(rows[part]).to(device)).double().cpu().numpy()
     return total / permutations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +14,8 @@ from tvm_gnn_cost.progress import Advanced, EpochFinished, Progress, ignore
 from tvm_gnn_cost.tpugraphs.format.collections import check_split, collection_kind
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import read_all_prepared
 from tvm_gnn_cost.tpugraphs.ranking.ensemble import train_ensemble
-from tvm_gnn_cost.tpugraphs.ranking.options import with_options
 from tvm_gnn_cost.tpugraphs.ranking.ranker import MODELS, Ranker
-from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings, recipe
+from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings, recipe, with_options
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class TrainedRankers:
     @property
     def validation_errors(self) -> dict[int, list[float]]:
         """The validation errors of the models that were kept of each seed."""
-        return {seed: [one.training["validation_error"] for one in some] for seed, some in self.rankers.items()}
+        return {
+            seed: [ranker.training["validation_error"] for ranker in rankers] for seed, rankers in self.rankers.items()
+        }
 
     def __str__(self) -> str:
         return "\n".join(
@@ -46,9 +48,9 @@ class TrainedRankers:
 
 
 def train(
-    prepared: Path,
+    prepared: str | os.PathLike[str],
     collection: str,
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     model: str = "tgraph",
     epochs: int | None = None,
@@ -62,15 +64,16 @@ def train(
     """Trains models of one collection by cross-validation on its prepared graphs.
 
     The defaults are TGraph's recipe (Maksimov et al. 2024, arXiv 2405.16623). Called again with the same arguments, it
-    goes on where it was interrupted.
+    resumes where it was interrupted.
 
     Args:
         prepared: The folder that :func:`~tvm_gnn_cost.tpugraphs.prepare` wrote.
         collection: One of the five collections.
-        folder: Where the models go; with several seeds each has a folder of its own below it.
-        model: ``tgraph``, ``cheb-sage``, ``rank-classes``, ``gru`` or ``kernel-costs``, which wants prepared
-            kernels.
-        epochs: Passes over the graphs; by default the recipe's: 750 for xla, 1000 for nlp, 18 for tiles.
+        folder: Where the models go; with several seeds each has a subfolder.
+        model: ``tgraph``, ``cheb-sage``, ``rank-classes``, ``gru`` or ``kernel-costs``, which needs graphs
+            that were prepared with kernels.
+        epochs: Passes over the graphs; by default the recipe's: 750 for xla, 1000 for nlp, 18 for tiles, and 100 for
+            ``kernel-costs``.
         configs_per_step: Configurations that are compared at once; by default the recipe's: 128 for the random
             collections, 64 for the others.
         changes: Other settings of the model or its training by name, such as ``{"channels": 64}``: the fields of the
@@ -82,10 +85,11 @@ def train(
 
     Raises:
         InputError: a name or a setting is wrong, there are fewer graphs than folds, or the folder holds models that
-            were trained otherwise.
+            were trained with other settings or data.
         FileNotFoundError: there is no prepared graph of the collection.
         WorkError: a training diverged in its first epoch.
     """
+    prepared, folder = Path(prepared), Path(folder)
     check_folder(folder)
     kind = collection_kind(collection)
     default = recipe(collection, model)
@@ -94,12 +98,12 @@ def train(
         check_split(split)
     seeds = list(dict.fromkeys(seeds))
     if not seeds:
-        raise InputError("there is no seed to train with")
+        raise InputError("seeds is empty; expected at least one seed")
     graphs = [graph for split in splits for graph in read_all_prepared(prepared, collection, split)]
     if not graphs:
         raise FileNotFoundError(
             f"{prepared} holds no prepared graph of {collection}, {' or '.join(splits)}; "
-            "'tvm-gnn-cost tpugraphs prepare' makes them"
+            "'tvm-gnn-cost tpugraphs prepare' writes them"
         )
     most = default.epochs if epochs is None else epochs
     at_once = default.configs_per_step if configs_per_step is None else configs_per_step
@@ -119,6 +123,6 @@ def train(
         progress(EpochFinished((len(rankers) * ensemble.trained + fold) * most + epoch, metrics))
 
     for seed in seeds:
-        own = replace(settings, seed=seed)
-        rankers[seed] = train_ensemble(collection, model, config, graphs, own, ensemble, folders[seed], on_epoch)
+        seeded = replace(settings, seed=seed)
+        rankers[seed] = train_ensemble(collection, model, config, graphs, seeded, ensemble, folders[seed], on_epoch)
     return TrainedRankers(len(graphs), folders, rankers)

@@ -3,18 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS
+from tests.xla_cpu.hlo import layout_graph
+from tvm_gnn_cost.tpugraphs.format import NODE_NUMBERS, OPCODES
 from tvm_gnn_cost.tpugraphs.format.featurize import featurize
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
-from tvm_gnn_cost.tpugraphs.operands import configured_operands, output_sizes
+from tvm_gnn_cost.xla_cpu.operands import configured_operands, output_sizes
 
 NETWORKS = ("lstm-a", "gru-a", "query-a", "convnext-a", "densenet-a", "shufflenet-a", "mixer-a", "gmlp-a", "decoder-a")
 
 
 def operands_of(numbers, opcode, edges, nodes):
-    return configured_operands(
-        numbers.astype(np.float32), np.array(opcode), np.array(edges).reshape(-1, 2).T, np.array(nodes)
-    ).tolist()
+    edge_index = np.array(edges, np.int64).reshape(-1, 2).T
+    return configured_operands(layout_graph(numbers.astype(np.float32), np.array(opcode), edge_index, nodes)).tolist()
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -25,17 +24,18 @@ def test_the_operands_of_networks_are_found(name: str):
 
     function = ConfigurableFunction(ALL[name].function)
     graph = featurize(function.module)
-    numbers, opcode = graph.node_feat[:, :NODE_NUMBERS], graph.node_opcode.astype(np.int64)
-    found = configured_operands(numbers, opcode, graph.edge_index.T, function.config_nodes)
+    found = configured_operands(
+        layout_graph(graph.node_feat, graph.node_opcode, graph.edge_index.T, function.config_nodes)
+    )
     instructions = [one for computation in function.module.computations for one in computation.instructions]
     place = {one.id: number for number, one in enumerate(instructions)}
-    sizes = output_sizes(numbers)
+    sizes = output_sizes(graph.node_feat)
     for row, node in zip(found.tolist(), function.config_nodes.tolist(), strict=True):
         true = [node, *(place[operand] for operand in instructions[node].operand_ids)]
         assert row == [*true, -1][:3] or (sizes[row] == sizes[true]).all(), instructions[node].name
 
 
-def test_a_kernel_is_told_by_its_shape_and_not_by_its_number():
+def test_a_weight_is_told_by_its_shape_and_not_by_its_number():
     numbers = np.zeros((4, NODE_NUMBERS))
     numbers[:, 21:23] = [[5, 7], [3, 5], [3, 7], [7, 7]]
     dot, parameter = OPCODES["dot"], OPCODES["parameter"]

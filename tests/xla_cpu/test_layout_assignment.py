@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.tpugraphs.hlo import config, instructions, line
+from tests.xla_cpu.hlo import config, layout_graph, line
+from tests.xla_cpu.hlo import instructions as graph_of
 from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
-from tvm_gnn_cost.tpugraphs.layout_assignment import (
-    REQUEST,
+from tvm_gnn_cost.xla_cpu.layout_assignment import (
+    CONSTRAINT,
     ConfigurableInstructions,
     assign_layouts,
     in_memory,
@@ -20,6 +22,10 @@ from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction, random_configs
 from tvm_gnn_cost.xla_cpu.networks import NETWORKS
 
 ROWS, COLUMNS = (1, 0), (0, 1)
+
+
+def instructions(*lines: Any) -> ConfigurableInstructions:
+    return ConfigurableInstructions(graph_of(*lines))
 
 
 def layouts_of_xla(function: ConfigurableFunction, layouts: np.ndarray, folder: Path) -> dict[str, tuple]:
@@ -45,13 +51,12 @@ def test_layouts_are_those_of_xla(name: str, tmp_path: Path):
     names = [one.name for computation in function.module.computations for one in computation.instructions]
     fields = encode_graph(function.module)
     graph = ConfigurableInstructions(
-        *(fields["node_feat"][:, :134], fields["node_opcode"].astype(np.int64)),
-        *(fields["edge_index"].T, function.config_nodes),
+        layout_graph(fields["node_feat"], fields["node_opcode"], fields["edge_index"].T, function.config_nodes)
     )
     right = compared = right_others = others = 0
     for number, layouts in enumerate(random_configs(function.ranks, 4, np.random.default_rng(1))):
         truth = layouts_of_xla(function, layouts, tmp_path / str(number))
-        given = graph.with_requests(layouts)
+        given = graph.with_constraints(layouts)
         assigned = assign_layouts(given)
         for node, instruction in enumerate(names):
             opcode, shape, layout = truth.get(instruction, ("", (), ()))
@@ -70,8 +75,8 @@ def test_layouts_are_those_of_xla(name: str, tmp_path: Path):
     assert others > 10
 
 
-def test_a_request_spreads_until_another_one():
-    # a + b -> exp -> dot with c; the dot's input is asked for in columns.
+def test_a_constraint_spreads_until_another_one():
+    # a + b -> exp -> dot with c; the dot's input is constrained to columns.
     graph = instructions(
         [
             line("parameter", (8, 4)),
@@ -83,10 +88,10 @@ def test_a_request_spreads_until_another_one():
         ],
         [5],
     )
-    free = assign_layouts(graph.with_requests(config({})))
+    free = assign_layouts(graph.with_constraints(config({})))
     assert set(free.output) == {ROWS}
-    given = graph.with_requests(config({1: COLUMNS}))
-    assert given.opcode[6:] == [REQUEST]
+    given = graph.with_constraints(config({1: COLUMNS}))
+    assert given.opcode[6:] == [CONSTRAINT]
     assert given.operands[5:] == [[6, 4], [3]] or given.operands[5:] == [[4, 6], [3]]
     assert given.order == [0, 1, 2, 3, 4, 6, 5]
     found = assign_layouts(given)
@@ -96,21 +101,21 @@ def test_a_request_spreads_until_another_one():
     assert COLUMNS not in found.operands[5]
 
 
-def test_the_first_request_for_a_tensor_holds_for_all():
+def test_the_first_constraint_on_a_tensor_holds_for_all():
     shared = [line("parameter", (4, 4)), line("dot", (4, 4), 0), line("dot", (4, 4), 0, 1)]
     graph = instructions(shared, [1, 2])
-    given = graph.with_requests(config({1: COLUMNS}, {1: ROWS}))
+    given = graph.with_constraints(config({1: COLUMNS}, {1: ROWS}))
     assert list(given.layouts.values()) == [COLUMNS]
     assert given.operands[1] == [3]
     assert 3 in given.operands[2]
-    # One that only the second asks for leaves the first alone.
-    given = graph.with_requests(config({}, {2: COLUMNS}))
+    # A constraint of the second alone leaves the first alone.
+    given = graph.with_constraints(config({}, {2: COLUMNS}))
     assert given.operands[1] == [0]
 
 
-def test_readers_read_the_output_that_was_asked_for():
+def test_readers_read_the_constrained_output():
     graph = instructions([line("parameter", (4, 6)), line("reshape", (6, 4), 0), line("tanh", (6, 4), 1)], [1])
-    given = graph.with_requests(config({0: COLUMNS}))
+    given = graph.with_constraints(config({0: COLUMNS}))
     assert given.operands == [[], [0], [3], [1]]
     assert given.order == [0, 1, 3, 2]
     found = assign_layouts(given)
@@ -130,18 +135,18 @@ def test_layouts_pass_transpositions_broadcasts_reductions_and_concatenations():
             line("concatenate", (2, 8), 4, 2, dimensions=(1,)),
         ]
     )
-    found = assign_layouts(graph.with_requests(config()))
+    found = assign_layouts(graph.with_constraints(config()))
     # The transposition moves nothing: its output has the layout that its row-major operand lies in.
     assert found.output[1] == (0, 2, 1)
     assert [found.output[node] for node in (3, 4, 5)] == [(2, 1, 0), ROWS, ROWS]
 
 
-def test_requests_that_are_no_layout_of_the_tensor_are_none():
+def test_constraints_that_are_not_layouts_of_the_tensor_are_ignored():
     graph = instructions([line("parameter", (4, 6)), line("reshape", (24,), 0)], [1])
     for layout in ((0,), (0, 0), (1, 2), (0, 1, 2)):
         expected = 1 if layout == (0, 1, 2) else 0  # of a matrix the first two places count
-        assert len(graph.with_requests(config({1: layout})).layouts) == expected
-    assert not graph.with_requests(config({0: (0,)})).layouts
+        assert len(graph.with_constraints(config({1: layout})).layouts) == expected
+    assert not graph.with_constraints(config({0: (0,)})).layouts
 
 
 def test_sizes_of_one_are_nowhere_in_memory():
@@ -158,4 +163,4 @@ def test_a_reduction_and_a_call_read_no_computation():
         line("constant", ()),
         line("reduce", (3,), 1, 2, 3, dimensions=(1,)),
     ]
-    assert instructions(lines).with_requests(config()).operands[4] == [2]
+    assert instructions(lines).with_constraints(config()).operands[4] == [2]

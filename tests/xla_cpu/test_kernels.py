@@ -5,24 +5,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tpugraphs.hlo import config, instructions, line
-from tvm_gnn_cost.tpugraphs.kernels import (
+from tests.xla_cpu.hlo import config, instructions, layout_graph, line
+from tvm_gnn_cost.tpugraphs.format import KERNEL_FEATURES
+from tvm_gnn_cost.tpugraphs.format.npz import ConfiguredGraph
+from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import Kernels
+from tvm_gnn_cost.xla_cpu.kernels import (
     _KINDS,
     _SIZES,
-    KERNEL_FEATURES,
-    Kernels,
     _Common,
     _Loop,
-    _Own,
+    _Separate,
     find_kernels,
 )
-from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions
 
 ROWS, COLUMNS = (1, 0), (0, 1)
-NAMES = (*_Common._fields, *_KINDS, *(f"size{place}" for place in range(_SIZES)), *_Loop._fields, *_Own._fields)
+NAMES = (*_Common._fields, *_KINDS, *(f"size{place}" for place in range(_SIZES)), *_Loop._fields, *_Separate._fields)
 
 
-def kernels(graph: ConfigurableInstructions, layouts: np.ndarray) -> list[dict[str, float]]:
+def kernels(graph: ConfiguredGraph, layouts: np.ndarray) -> list[dict[str, float]]:
     """The kernels of one configuration: their features by name."""
     found = find_kernels(graph, [layouts])
     return [dict(zip(NAMES, found.features[one].tolist(), strict=True)) for one in found.of]
@@ -48,24 +48,24 @@ def test_each_feature_has_a_name_and_a_value():
     assert loop["work"] == pytest.approx(np.log2(16 * 8 + 1) / 10)
     assert product["work"] == pytest.approx(np.log2(16 * 8 * 32 + 1) / 10)
     assert product["elements"] == pytest.approx(np.log2(16 * 32 + 1) / 10)
-    assert (loop["feeds_product"], loop["feeds_request"], product["readers"]) == (1, 0, 0)
+    assert (loop["feeds_product"], loop["feeds_constraint"], product["readers"]) == (1, 0, 0)
     assert (loop["size0"], loop["size1"], loop["size2"]) == pytest.approx((3 / 5, 4 / 5, 0))
     assert loop["transcendental"] == pytest.approx(np.log(2))
     assert (loop["contiguous"], loop["strided"], loop["is_copy"]) == (pytest.approx(np.log(2)), 0, 0)
 
 
-def test_a_request_for_another_layout_costs_copies():
-    # The kernel is copied into columns, and back into rows, in which products read.
+def test_a_constraint_to_another_layout_costs_copies():
+    # The weight is copied into columns, and back into rows, in which products read.
     found = kernels(instructions(PRODUCT, [3]), config({2: COLUMNS}))
     assert kinds(found) == ["dot", "loop", "loop", "loop"]
     copies = [one for one in found if one["is_copy"]]
     assert [one["is_row_major"] for one in copies] == [0, 1]
-    assert [one["feeds_request"] for one in copies] == [1, 0]
+    assert [one["feeds_constraint"] for one in copies] == [1, 0]
     assert [one["parameters"] for one in copies] == pytest.approx([1 / 3, 0])
     # Neighbours in the copy lie a row, or a column, apart.
     assert [one["largest_stride"] for one in copies] == pytest.approx([np.log2(32) / 10, np.log2(8) / 10])
     assert [one["turned"] for one in copies] == [0.5, 0.5]
-    # A request for the layout that the kernel has anyway costs none.
+    # A constraint to the layout that the weight has anyway costs none.
     assert kinds(kernels(instructions(PRODUCT, [3]), config({2: ROWS}))) == ["dot", "loop"]
 
 
@@ -142,13 +142,6 @@ def test_equal_kernels_are_described_once():
     found = find_kernels(instructions(twice, [3]), [config({}), config({2: COLUMNS})])
     assert found.begins.tolist() == [0, 4, 10]  # the second configuration has two copies more
     assert len(found.features) == len(np.unique(found.features, axis=0)) == 5
-    some = found.of_configs(np.array([1, 0, 1]))
-    assert some.begins.tolist() == [0, 6, 10, 16]
-    parts = np.split(some.of, some.begins[1:-1])
-    for part, own in zip(parts, [found.of[4:], found.of[:4], found.of[4:]], strict=True):
-        np.testing.assert_array_equal(some.features[part], found.features[own])
-    none = found.of_configs(np.zeros(0, np.int64))
-    assert (len(none.features), len(none.of), none.begins.tolist()) == (0, 0, [0])
 
 
 def test_a_graph_may_have_no_kernel():
@@ -163,16 +156,16 @@ def test_any_graph_has_kernels(seed: int):
     """Files may say anything: dimensions that do not fit, edges between all nodes, layouts of other ranks."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 12))
-    numbers = np.zeros((count, 134), np.float32)
-    numbers[:, 0] = rng.random(count) < 0.2
-    numbers[:, 21:27] = rng.choice(
+    node_feat = np.zeros((count, 140), np.float32)
+    node_feat[:, 0] = rng.random(count) < 0.2
+    node_feat[:, 21:27] = rng.choice(
         [0, 1, 2, 5, -1, np.nan, np.inf], (count, 6), p=[0.3, 0.2, 0.2, 0.2, 0.04, 0.03, 0.03]
     )
-    numbers[:, 31:37] = rng.choice([0, 1, 2, 3, 7, -2, np.nan], (count, 6))
+    node_feat[:, 31:37] = rng.choice([0, 1, 2, 3, 7, -2, np.nan], (count, 6))
     opcode = rng.choice([0, 2, 12, 13, 22, 24, 34, 57, 59, 63, 70, 75, 92, 95, 250], count)
     edges = rng.integers(0, count, (2, int(rng.integers(0, 2 * count))))
     nodes = rng.permutation(count)[: int(rng.integers(0, count + 1))]
     layouts = [rng.integers(-1, 6, (len(nodes), 18)).astype(np.int8) for _ in range(3)]
-    found = find_kernels(ConfigurableInstructions(numbers, opcode, edges, nodes), layouts)
+    found = find_kernels(layout_graph(node_feat, opcode, edges, nodes), layouts)
     assert np.isfinite(found.features).all()
     assert len(found.begins) == 4

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from tvm_gnn_cost.tpugraphs.format.opcodes import OPCODES
-from tvm_gnn_cost.tpugraphs.layout_assignment import ConfigurableInstructions
+from tvm_gnn_cost.tpugraphs.format import NODE_FEATURES, OPCODES
+from tvm_gnn_cost.tpugraphs.format.npz import ConfiguredGraph
 
 #: An instruction: its opcode, its shape, its operands, and its list of dimensions.
 Line = tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -17,15 +18,25 @@ def line(opcode: str, shape: tuple[int, ...], *operands: int, dimensions: tuple[
     return opcode, shape, operands, dimensions
 
 
-def instructions(lines: Sequence[Line], config_nodes: Sequence[int] = ()) -> ConfigurableInstructions:
-    numbers = np.zeros((len(lines), 134), np.float32)
-    for row, (_, shape, _, dimensions) in zip(numbers, lines, strict=True):
+def instructions(lines: Sequence[Line], config_nodes: Sequence[int] = ()) -> ConfiguredGraph:
+    node_feat = np.zeros((len(lines), NODE_FEATURES), np.float32)
+    for row, (_, shape, _, dimensions) in zip(node_feat, lines, strict=True):
         row[21 : 21 + len(shape)] = shape
         row[31 : 31 + len(dimensions)] = dimensions
     opcode = np.array([OPCODES[name] for name, *_ in lines])
     edges = [(node, operand) for node, (_, _, operands, _) in enumerate(lines) for operand in operands]
     edge_index = np.array(sorted(set(edges)), np.int64).reshape(-1, 2).T
-    return ConfigurableInstructions(numbers, opcode, edge_index, np.array(config_nodes, np.int64))
+    return layout_graph(node_feat, opcode, edge_index, config_nodes)
+
+
+def layout_graph(
+    node_feat: np.ndarray, opcode: np.ndarray, edge_index: np.ndarray, config_nodes: Sequence[int]
+) -> ConfiguredGraph:
+    """A graph without configurations, as ``read_graph`` returns it."""
+    nodes = np.array(config_nodes, np.int64)
+    return ConfiguredGraph(
+        Path("graph.npz"), "layout", node_feat, opcode.astype(np.int64), edge_index, nodes, (0, len(nodes), 18), None
+    )
 
 
 def config(*nodes: dict[int, tuple[int, ...]]) -> np.ndarray:
