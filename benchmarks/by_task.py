@@ -20,7 +20,7 @@ from trained import rows_of_networks
 from tvm_gnn_cost import Checkpoint, GraphStore
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
-from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers import package, scheduler
 from tvm_gnn_cost.training.pipeline import split_programs, train_xgb
 
 
@@ -32,7 +32,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     test = programs.select(rows_of_networks(programs, parts.test, held_out))
     models = {
         "gnn": compare.gnn(Checkpoint.load(scheduler().checkpoint)),
-        "xgb": compare.trained_xgb(train_xgb(scheduler().boosted_trees(0), programs, parts)),
+        "xgb": compare.trained_xgb(train_xgb(package().OfflineTrees(0), programs, parts)),
     }
     predictions = {name: model(test) for name, model in models.items()}
     found = {name: evaluate(test, *both, held_out) for name, both in predictions.items()}

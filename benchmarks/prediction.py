@@ -45,7 +45,7 @@ def population(task: Task, size: int) -> list[Any]:
 
 def shortlist_agrees(gnn: Any, task: Task, candidates: list[Any]) -> float:
     """Share of the best candidates by the model's scores that are the best by scores without a shortlist too."""
-    graphs, online = scheduler().graphs(task, scheduler().target(), candidates), gnn.search.online
+    graphs, online = setup().graphs(task, scheduler().target(), candidates), gnn.search.online
     chosen, complete = (
         np.argsort(-found, kind="stable")[:_BEST] for found in (online.score(graphs), online.scorer.score(graphs))
     )
@@ -66,7 +66,7 @@ def score(gnn: Any, task: Task, candidates: list[Any], repeats: int) -> dict[str
         gnn_s = median_seconds(partial(gnn.predict, context, candidates), repeats)
         extraction_s = (gnn.search.timings["extraction"] - before) / repeats
         xgb_s = median_seconds(partial(xgb.predict, context, candidates), repeats)
-        features_s = median_seconds(partial(scheduler().features, task, target, candidates), repeats)
+        features_s = median_seconds(partial(own.features, task, target, candidates), repeats)
     return {
         "gnn_s": gnn_s,
         "extraction_s": extraction_s,

@@ -80,9 +80,10 @@ def search_task(task: Task, model: str, seed: int, trials: int, batch: int, popu
 
 def warm_up(task: Task) -> None:
     """Starts the workers and the imports that the first search would pay for alone."""
-    target, untuned = scheduler().target(), [scheduler().untuned(task)]
-    list(scheduler().measure([(task, untuned)], target, MeasureSettings(repeats=1, turns=1)))
-    GNNCostModel().predict(setup().context(task, target), untuned)
+    target = scheduler().target()
+    sampled = scheduler().sample(task, target, 1, seed=0)
+    list(scheduler().measure([(task, sampled)], target, MeasureSettings(repeats=1, turns=1)))
+    GNNCostModel().predict(setup().context(task, target), sampled)
 
 
 def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:

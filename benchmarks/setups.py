@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Task
 
@@ -41,6 +45,12 @@ class Setup(Protocol):
     def update(self, model: Any, task: Task, target: Any, candidates: Sequence[Any], seconds: Sequence[float]) -> None:
         """Shows a cost model candidates that took these seconds."""
 
+    def graphs(self, task: Task, target: Any, candidates: Sequence[Any]) -> ProgramGraphs:
+        """The graphs of candidates, of detail ``statements``."""
+
+    def features(self, task: Task, target: Any, candidates: Sequence[Any]) -> Sequence[npt.NDArray[np.float32]]:
+        """TVM's features of each candidate, float32[stores, 164]."""
+
 
 class MetaScheduleSetup:
     """See :class:`Setup`."""
@@ -72,6 +82,18 @@ class MetaScheduleSetup:
 
         model.update(self.context(task, target), candidates, [RunnerResult([one], None) for one in seconds])
 
+    def graphs(self, _task: Task, target: Any, candidates: Sequence[Any]) -> ProgramGraphs:  # noqa: D102
+        from tvm_gnn_cost.graphs.extraction import extract_graphs
+
+        return extract_graphs([one.sch.mod for one in candidates], target, detail="statements", on_error="skip")
+
+    def features(  # noqa: D102
+        self, task: Task, target: Any, candidates: Sequence[Any]
+    ) -> Sequence[npt.NDArray[np.float32]]:
+        from tvm_gnn_cost.schedulers.database.folder import per_store_features
+
+        return per_store_features(task.workload.dispatched[0], target, candidates)
+
 
 class AutoSchedulerSetup:
     """See :class:`Setup`."""
@@ -102,6 +124,19 @@ class AutoSchedulerSetup:
 
         inputs = [MeasureInput(task.workload, candidate) for candidate in candidates]
         model.update(inputs, [MeasureResult([one], 0, "", 0.1, 0) for one in seconds])
+
+    def graphs(self, task: Task, target: Any, candidates: Sequence[Any]) -> ProgramGraphs:  # noqa: D102
+        from tvm_gnn_cost.graphs.extraction import extract_states
+
+        dag = task.workload.compute_dag
+        return extract_states(dag, candidates, target, detail="statements", on_error="skip")
+
+    def features(  # noqa: D102
+        self, task: Task, _target: Any, candidates: Sequence[Any]
+    ) -> Sequence[npt.NDArray[np.float32]]:
+        from tvm_gnn_cost.schedulers.auto_scheduler.folder import per_store_features
+
+        return per_store_features(task.workload, candidates)
 
 
 def setup() -> Setup:

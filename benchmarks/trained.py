@@ -26,7 +26,7 @@ from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.graphs.processor import processor_of
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TopKGNNConfig
-from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.schedulers import package
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
@@ -107,16 +107,16 @@ def train_model(
         folder: Folder of an unfinished training; a graph model's checkpoint is kept beside it.
     """
     if name == "xgb":
-        return {name: compare.trained_xgb(train_xgb(scheduler().boosted_trees(seed), programs, parts))}
+        return {name: compare.trained_xgb(train_xgb(package().OfflineTrees(seed), programs, parts))}
     if name == XGB_OF_ALL:
-        from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
-
-        return {name: compare.trained_xgb(train_xgb(MetaScheduleTrees(seed, sys.maxsize), programs, parts))}
+        return {name: compare.trained_xgb(train_xgb(package().OfflineTrees(seed, sys.maxsize), programs, parts))}
     if name in BASELINES:
         rows = np.concatenate([parts.train, parts.validation])
         mean = float(programs.throughput()[rows].mean())
         if name == "mlp":
-            mlp = scheduler().segment_mlp(seed)
+            from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
+
+            mlp = segment_mlp(seed)
             mlp.fit(programs.select(rows))
             return {name: compare.trained_mlp(mlp, mean)}
         simple: dict[str, Callable[[], compare.Model]] = {

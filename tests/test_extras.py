@@ -22,7 +22,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_checkpoint_scores_graphs_with_the_core_alone(checkpoint: str) -> None:
     done = run(
-        "from tests import synthetic; from tvm_gnn_cost.training.checkpoint import Checkpoint, Scorer;"
+        "from tests import synthetic; from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer;"
         "from pathlib import Path;"
         f"print(Scorer(Checkpoint.load(Path({checkpoint!r}))).score(synthetic.programs(1, 3).graphs).shape)"
     )

@@ -20,9 +20,7 @@ __all__ = ["PopenPoolExecutor", "PopenWorker", "Schedule", "StatusKind", "Trace"
 
 #: Subpackage -> the TVM that has it, and how to get one.
 _NEEDED = {
-    "auto_scheduler": (
-        "a TVM with auto_scheduler, one up to 0.19; `make auto-scheduler` sets up an environment that has one"
-    ),
+    "auto_scheduler": ("a TVM up to 0.19, with auto_scheduler; `make auto-scheduler` sets up such an environment"),
     "s_tir": "today's TVM, with s_tir.meta_schedule; pip install 'tvm-gnn-cost[tvm]'",
 }
 
@@ -45,7 +43,7 @@ def __getattr__(name: str) -> Any:
 
 
 def has(part: str) -> bool:
-    """Whether the installed TVM has the subpackage ``part``; only looks for its folder."""
+    """Whether the installed TVM has the folder of the subpackage ``part``."""
     folder = _folder()
     return folder is not None and (folder / part).is_dir()
 

@@ -35,4 +35,4 @@ def test_mistakes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 def test_the_name_of_the_hardware_is_a_folders(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     options = ("--scheduler", "auto-scheduler", "--hardware", "../elsewhere")
     answer = call(capfd, "collect", "softmax/0", tmp_path / "data", *options)
-    assert_mistake(answer, "--hardware '../elsewhere' cannot name a folder")
+    assert_mistake(answer, "hardware '../elsewhere' cannot name a folder")

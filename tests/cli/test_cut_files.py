@@ -55,7 +55,7 @@ def test_a_card(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     card.write_text('{"settings": {}, "machine": {}, "graphs": {}}\n')
     for _ in cut(card):
         answer = call(capfd, "tpugraphs", "measure", tmp_path, "--network", "perceptron-a")
-        assert_mistake(answer, f"error: {card} is no card of measurements, not JSON")
+        assert_mistake(answer, f"error: {card} is not a card of measurements: not JSON")
 
 
 def test_a_published_graph_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_what_lies_beside_a_database(name: str, tmp_path: Path, capfd: pytest.Ca
     options = ("--random", 3, "--guided", 0, "--patience", 0)
     sentences = {
         "tasks.jsonl": f"error: {folder / name}:",
-        "card.json": f"error: {folder / name} is no card of measurements",
+        "card.json": f"error: {folder / name} is not a card of measurements",
     }
     for number, left in enumerate(cut(folder / name)):
         copy = Path(shutil.copytree(folder, tmp_path / str(number) / "database"))

@@ -59,7 +59,7 @@ def test_a_network_that_a_model_was_trained_on_is_told(
         (("--model", "nothing.safetensors", "--network", "net1"), "there is no file nothing.safetensors"),
         (("--model", "random", "--network", "alexnet"), "it has: net0, net1"),
         (("--model", "random", "--network", "net1", "--network", "nett0"), "network 'nett0' does"),
-        (("--model", "random", "--hardware", "cpu"), "--hardware is for a folder in TenSet's"),
+        (("--model", "random", "--hardware", "cpu"), "hardware is for a folder in TenSet's"),
     ],
 )
 def test_a_mistake_gets_one_sentence(

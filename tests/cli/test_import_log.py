@@ -26,7 +26,7 @@ def test_mistakes_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     (tmp_path / "log.json").write_text("no record\n")
     assert_mistake(
         call(capfd, "import-log", tmp_path / "log.json", tmp_path / "data", "--network", "mobilenet"),
-        "holds no measure record of auto_scheduler",
+        "has no measure record of auto_scheduler",
     )
     code, _, err = call(capfd, "import-log", tmp_path / "none.json", tmp_path / "data", "--network", "mobilenet")
     assert code == 2

@@ -46,14 +46,14 @@ def test_a_card_may_have_further_fields(path: Path) -> None:
 )
 def test_a_damaged_card_is_one_sentence_with_the_file_and_the_field(path: Path, content: bytes, reason: str) -> None:
     path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"^{path} is no card of measurements, {reason}.*; choose another folder$"):
+    with pytest.raises(InputError, match=rf"^{path} is not a card of measurements: {reason}.*; choose another folder$"):
         read_card(path, FIELDS)
 
 
 def test_measurements_of_another_machine_do_not_mix(path: Path) -> None:
     check_same(path, "the processor", "EPYC", "EPYC")
     check_same(path, "the settings", {"a": [1]}, {"a": [1]})
-    with pytest.raises(InputError, match=r"card\.json: measured with the processor EPYC, and now it is Xeon"):
+    with pytest.raises(InputError, match=r"card\.json: measured with the processor EPYC, but now it is Xeon"):
         check_same(path, "the processor", "EPYC", "Xeon")
     # A card that does not say is of another machine.
     with pytest.raises(InputError, match="measured with the processor None"):

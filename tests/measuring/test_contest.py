@@ -37,7 +37,7 @@ def test_each_is_timed_in_turn_and_leaves_nothing(tmp_path: Path) -> None:
     assert events == [
         Step("waiting for 0.001"),
         Step("waiting for 0.02"),
-        Stage("timing 0.001, 0.02 in turn"),
+        Stage("timing 0.001, 0.02, interleaved"),
     ]
     assert list(tmp_path.iterdir()) == [tmp_path / "lock"]
     assert psutil.Process().children() == before
@@ -45,7 +45,7 @@ def test_each_is_timed_in_turn_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_who_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     found = {one.name: one for one in run(tmp_path, "cannot", "raises", "0.001", "dies", "dies later")}
-    logs = "; what it printed is in "
+    logs = "; its output is in "
     assert {name: one.failure.partition(logs)[0] for name, one in found.items()} == {
         "cannot": "it is not installed",
         "raises": "ZeroDivisionError: a bug",

@@ -228,7 +228,7 @@ def test_without_an_address_and_a_key_this_machine_measures() -> None:
 
 
 def test_the_machines_have_a_key() -> None:
-    with pytest.raises(InputError, match="which machines of the tracker rack-1:9190 are meant"):
+    with pytest.raises(InputError, match="the tracker rack-1:9190 needs the key"):
         Tracker.at("rack-1:9190", "")
 
 

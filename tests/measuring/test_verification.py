@@ -26,11 +26,11 @@ def test_another_order_of_additions_is_right_and_another_result_is_not() -> None
     assert made.verifies
     assert not made.check([right.copy()])
     assert not made.check([right * np.float32(1 + 1e-6)])
-    assert "computes something else in output 0: 1 of 128 values" in made.check([right + _one(right)])
+    assert "computes a wrong output 0: 1 of 128 values" in made.check([right + _one(right)])
     assert "128 of 128" in made.check([-right])
     assert "instead of float32[8, 16]" in made.check([right.reshape(16, 8)])
     assert "instead of float32" in made.check([right.astype(np.float64)])
-    assert "gives 0 outputs, not 1" in made.check([])
+    assert "has 0 outputs, not 1" in made.check([])
 
 
 def _one(like: Any) -> Any:
@@ -55,7 +55,7 @@ def test_a_nan_instead_of_a_number_is_wrong() -> None:
     made = reference()
     wrong = made.expected[0].copy()
     wrong[0, 0] = np.nan
-    assert "NaN or infinity in other places" in made.check([wrong])
+    assert "NaN or infinity at other positions" in made.check([wrong])
 
 
 def test_integers_are_equal_but_for_what_is_rounded() -> None:

@@ -28,7 +28,7 @@ def test_what_takes_too_long_has_a_kind_and_the_pool_goes_on() -> None:
 
 def test_the_processes_start_before_they_are_needed() -> None:
     pool, start = BuildPool(process), time.monotonic()
-    pool.start(process)
+    pool.start()
     # Importing TVM takes longer.
     assert time.monotonic() - start < 0.5
     assert len({one.artifact for one in pool.build([""] * 8)}) <= usable_cores()

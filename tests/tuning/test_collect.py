@@ -93,7 +93,7 @@ def test_other_machines_measure_what_is_built_here(tmp_path: Path) -> None:
         (card,) = (tmp_path / "data").glob("*card.json")
         assert f"machines '{KEY}' of an RPC tracker" in card.read_text()
         assert "num-cores" in record_files(tmp_path / "data")[0].read_text()
-        with pytest.raises(InputError, match="such measurements do not belong together"):
+        with pytest.raises(InputError, match="such measurements are not comparable"):
             run(tmp_path / "data", random=3, guided=0)
     with pytest.raises(WorkError, match="no RPC tracker answers"):
         run(tmp_path / "data", random=3, guided=0, **there)
@@ -101,7 +101,7 @@ def test_other_machines_measure_what_is_built_here(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["nonsense", "llvm -num-cores=two", '{"kind": "llvm"}', "{"])
 def test_a_target_that_tvm_does_not_know(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError, match="--target"):
+    with pytest.raises(InputError, match=r"^target "):
         run(tmp_path / "data", tracker="127.0.0.1:9", key="board", target=text)
     assert not (tmp_path / "data").exists()
 
@@ -156,5 +156,5 @@ def test_another_machines_collection_is_refused(tmp_path: Path) -> None:
     assert packed.exists()
     for damaged in ("no JSON", "[]", '{"machine": {}}'):
         card.write_text(damaged)
-        with pytest.raises(InputError, match=f"{card.name} is no card of measurements"):
+        with pytest.raises(InputError, match=f"{card.name} is not a card of measurements"):
             run(tmp_path / "data", WORKLOADS[:1], 1, 0)

@@ -44,10 +44,10 @@ def test_a_fault_says_what_it_is() -> None:
         "differs from ONNX by 1% of an output's largest value"
     )
     assert fault([right[0].astype(bool)], right, 1.0, "ONNX") == (
-        "gives bool[2] in output 0, and ONNX gives float32[2]"
+        "returns bool[2] as output 0, but ONNX returns float32[2]"
     )
-    assert fault([right[0][None]], right, 1.0, "ONNX").startswith("gives float32[1, 2] in output 0")
-    assert fault([], right, 1.0, "PyTorch") == "gives 0 outputs, and PyTorch gives 1"
+    assert fault([right[0][None]], right, 1.0, "ONNX").startswith("returns float32[1, 2] as output 0")
+    assert fault([], right, 1.0, "PyTorch") == "has 0 outputs, but PyTorch has 1"
 
 
 @pytest.mark.parametrize(

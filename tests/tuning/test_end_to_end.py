@@ -82,7 +82,7 @@ def test_a_peer_that_fails_says_why(compiled: tuple[Network, Compiled, Path], tm
     failed = found.networks[2]
     assert (failed.difference, failed.latency) == (None, math.inf)
     assert "ValueError: the network takes 2 tensors, and 1 were given" in failed.failure
-    assert failed.failure.endswith(f"what it printed is in {tmp_path / 'torch.compile.log'}")
+    assert failed.failure.endswith(f"its output is in {tmp_path / 'torch.compile.log'}")
 
 
 @pytest.mark.needs("tvm")

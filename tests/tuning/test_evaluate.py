@@ -39,5 +39,5 @@ def test_a_models_detail_and_networks_come_from_its_card(checkpoint: str) -> Non
 def test_mistakes(store: Path) -> None:
     with pytest.raises(InputError, match="network 'net7' does not occur in the data; it has: net0, net1"):
         evaluate(store, ["random"], networks=["net7"])
-    with pytest.raises(InputError, match="--hardware is for a folder in TenSet's layout"):
+    with pytest.raises(InputError, match="hardware is for a folder in TenSet's layout"):
         evaluate(store, ["random"], hardware="cpu")

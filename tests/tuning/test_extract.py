@@ -91,13 +91,13 @@ def test_features_are_kept_where_they_are_wanted(folder: Path, tmp_path: Path) -
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"is no MetaSchedule database|is no folder in TenSet's layout"):
+    with pytest.raises(FileNotFoundError, match=r"is not a MetaSchedule database|is not in TenSet's layout"):
         extract(tmp_path / "data", tmp_path / "store")
 
 
 @pytest.mark.needs("s_tir")
 def test_hardware_is_for_tensets_layout_alone(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--hardware is for a folder in TenSet's layout"):
+    with pytest.raises(InputError, match="hardware is for a folder in TenSet's layout"):
         extract(folder, tmp_path / "store", hardware="cpu")
 
 

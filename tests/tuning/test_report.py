@@ -16,7 +16,7 @@ HOSTILE = "conv<script>alert('1')</script>&"
 @pytest.fixture
 def result() -> TuneResult:
     return TuneResult(
-        Settings("resnet-18", 64, None, "models/best.safetensors", 0, '{"kind": "llvm"}', 16, 128),
+        Settings("resnet-18", 64, None, "models/best.safetensors", 0, '{"kind": "llvm"}', 16, 128, "meta-schedule"),
         {"processor": "A processor", "cores": 2, "memory_gib": 24},
         {"apache-tvm": "0.27.0.post1"},
         "2026-11-20",
@@ -76,7 +76,7 @@ def test_the_numbers(result):
         ("PyTorch", "42 ms", "40 ms", "50 ms", "2.00x", "47.6", "24 %", "0"),
         ("untuned", "1.1 s", "1.1 s", "1.1 s", "52.38x", "1.82", "1 %", "1e-07"),
     ]
-    assert "The peak is what a large matrix product reaches: 200 GFLOPS." in end_to_end.note
+    assert "Peak: a large matrix product, 200 GFLOPS." in end_to_end.note
     assert "ONNX Runtime cannot be timed: onnxruntime is not installed." in end_to_end.note
     assert len({len(row) for row in [end_to_end.columns, *end_to_end.rows]}) == 1
     assert len({len(row) for row in [tasks.columns, *tasks.rows]}) == 1
@@ -92,21 +92,21 @@ def test_a_task_that_another_one_replaces_comes_last(result):
     assert [row[0] for row in tasks.rows] == ["other conv", "pool", "softmax", HOSTILE, "weighted sum"]
     assert tasks.rows[0][3] == "97.1 %"
     assert tasks.rows[3][3] == "-"
-    assert f"Not used, as another task computes the same in less time: {HOSTILE}." in tasks.note
+    assert f"Not used, replaced by faster equivalent tasks: {HOSTILE}." in tasks.note
 
 
 def test_tasks_that_were_not_searched_are_told_apart(result):
     result.tasks += [TaskResult("reshape", 1, untuned=1e-6), TaskResult("late", 1, None)]
     note = tables(result)[0].note
     assert "Not searched, default schedule kept: reshape." in note
-    assert "Not measured, the cost model chose the schedule: late." in note
+    assert "Not measured, schedule chosen by the cost model: late." in note
     assert "Every program failed, default schedule kept: pool." in note
 
 
 def test_a_run_that_measured_nothing_says_so(result):
     chosen = dataclasses.replace(result, settings=dataclasses.replace(result.settings, trials=0))
     note = tables(chosen)[0].note
-    assert "Nothing was measured: the cost model chose the schedules." in note
+    assert "No program was measured: the cost model chose the schedules." in note
     assert "default schedule kept" not in note
 
 
@@ -166,7 +166,7 @@ def test_an_unfinished_run_has_a_report_too(result, tmp_path):
     unfinished = dataclasses.replace(result, end_to_end=None, searched=False, curve=result.curve[:1])
     unfinished.save(tmp_path)
     page = write_report(tmp_path).read_text()
-    assert "Not finished: 64 programs are measured." in page
+    assert "Not finished: 64 programs measured." in page
     assert "<svg" not in page
     assert headline(unfinished) in page
 

@@ -20,7 +20,7 @@ from tvm_gnn_cost.tuning.result import (
     resume,
 )
 
-SETTINGS = Settings("net", 8, None, "gnn", 0, "{}", 2, 16)
+SETTINGS = Settings("net", 8, None, "gnn", 0, "{}", 2, 16, "meta-schedule")
 
 END_TO_END = EndToEnd(
     [
@@ -132,21 +132,27 @@ def test_the_latency_of_repeats_is_their_median() -> None:
 def test_an_unfinished_tuning_has_no_library_to_run(tmp_path: Path) -> None:
     found = result()
     found.save(tmp_path)
-    with pytest.raises(InputError, match="holds no library, its tuning is not finished; tune again to go on"):
+    with pytest.raises(InputError, match="has no library, tuning is not finished; tune again to resume"):
         load_result(tmp_path).run(1.0)
     found.library = "net.so"
     found.save(tmp_path)
-    with pytest.raises(InputError, match=r"net\.so does not exist; tune again in "):
+    with pytest.raises(InputError, match=r"net\.so does not exist; tune in "):
         load_result(tmp_path).run(1.0)
 
 
 def test_a_work_directory_is_resumed_with_more_trials_and_no_other_change(tmp_path: Path) -> None:
-    assert resume(SETTINGS, tmp_path, "records.json", ("torch",), {}).tasks == []
+    assert resume(SETTINGS, tmp_path, "records.json", {"torch": "2"}, {}).tasks == []
     result().save(tmp_path)
-    more = Settings("net", 16, None, "gnn", 0, "{}", 2, 16)
-    assert resume(more, tmp_path, "records.json", ("torch",), {}).settings == more
+    more = Settings("net", 16, None, "gnn", 0, "{}", 2, 16, "meta-schedule")
+    assert resume(more, tmp_path, "records.json", {"torch": "2"}, {}).settings == more
     with pytest.raises(InputError, match="was tuned with batch 2, not 4"):
-        resume(Settings("net", 8, None, "gnn", 0, "{}", 4, 16), tmp_path, "records.json", ("torch",), {})
+        resume(
+            Settings("net", 8, None, "gnn", 0, "{}", 4, 16, "meta-schedule"),
+            tmp_path,
+            "records.json",
+            {"torch": "2"},
+            {},
+        )
 
 
 def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
@@ -155,7 +161,7 @@ def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
     found.save(tmp_path)
 
     def searched(trials: int | None, minutes: float | None) -> bool:
-        return resume(replace(SETTINGS, trials=trials, minutes=minutes), tmp_path, "r", ("torch",), {}).searched
+        return resume(replace(SETTINGS, trials=trials, minutes=minutes), tmp_path, "r", {"torch": "2"}, {}).searched
 
     assert searched(8, None)
     assert searched(4, None)
@@ -239,8 +245,8 @@ def test_records_without_a_result_and_a_missing_result_are_named(tmp_path: Path)
     with pytest.raises(FileNotFoundError, match="no network was tuned in"):
         load_result(tmp_path)
     (tmp_path / "records.json").write_text("")
-    with pytest.raises(InputError, match=r"holds records\.json but no tuning\.json"):
-        resume(SETTINGS, tmp_path, "records.json", ("torch",), {})
+    with pytest.raises(InputError, match=r"has records\.json but no tuning\.json"):
+        resume(SETTINGS, tmp_path, "records.json", {"torch": "2"}, {})
 
 
 @pytest.mark.parametrize(
@@ -250,5 +256,5 @@ def test_a_damaged_result_is_named(tmp_path: Path, change: dict[str, object]) ->
     result().save(tmp_path)
     whole = json.loads((tmp_path / FILE_NAME).read_text())
     (tmp_path / FILE_NAME).write_text(json.dumps(whole | change))
-    with pytest.raises(InputError, match=r"is not a tuning result of this version \(.*remove that one"):
+    with pytest.raises(InputError, match=r"is not a tuning result of this version \(.*remove it"):
         load_result(tmp_path)

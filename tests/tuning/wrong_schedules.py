@@ -102,7 +102,7 @@ def chooser_of(schedules: Schedules, folder: Path, untuned: float | None = None)
     """A chooser, and the texts of its notes."""
     tasks, notes = tasks_of(schedules), list[str]()
     result = TuneResult(
-        Settings("net", 0, None, "gnn", 0, "", 2, 16),
+        Settings("net", 0, None, "gnn", 0, "", 2, 16, "meta-schedule"),
         *({}, {}, ""),
         tasks=[TaskResult(task.name, 1, untuned) for task in tasks],
     )

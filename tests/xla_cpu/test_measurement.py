@@ -83,12 +83,12 @@ def _card(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "card.json is no card of measurements"),
-        ("[]", "card.json is no card of measurements"),
-        (_card(graphs=[]), "card.json is no card of measurements"),
-        (_card(settings={}), "card.json: measured with the settings {}, and now it is {'configs': 4,"),
-        (_card(), "card.json: measured with the processor x, and now it is"),
-        (_card(machine={}), "card.json: measured with the processor None, and now it is"),
+        ("{", "card.json is not a card of measurements"),
+        ("[]", "card.json is not a card of measurements"),
+        (_card(graphs=[]), "card.json is not a card of measurements"),
+        (_card(settings={}), "card.json: measured with the settings {}, but now it is {'configs': 4,"),
+        (_card(), "card.json: measured with the processor x, but now it is"),
+        (_card(machine={}), "card.json: measured with the processor None, but now it is"),
     ],
 )
 def test_what_was_measured_otherwise_stays_apart(content: str, message: str, tmp_path: Path):

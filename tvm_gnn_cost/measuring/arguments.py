@@ -1,4 +1,4 @@
-"""What programs are run with: arguments of drawn values."""
+"""Random arguments to run programs with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-#: Values of an argument that are drawn; a larger one repeats them. A prime, so that no dimension has this period.
+#: Number of values to draw; larger arguments repeat them. A prime, so that no dimension has this period.
 _DRAWN = 262_147
 
-#: How floats and integers are drawn: of both signs, or, for programs that make nothing of those, above zero.
+#: How floats and integers are drawn: with both signs, or positive for programs that cannot handle both.
 Kind = Literal["signed", "positive"]
 KINDS: tuple[Kind, ...] = ("signed", "positive")
 
@@ -21,9 +21,9 @@ class Argument(NamedTuple):
     """A parameter of a program.
 
     Attributes:
-        dtype: Its type, as TVM names it.
+        dtype: TVM's name of its dtype.
         shape: Its shape.
-        bound: The program takes integers from 0 to below this, because they are indices; 0 if it takes any.
+        bound: Exclusive upper bound of integers that are used as indices; 0 for other arguments.
         written: Whether the program writes it.
     """
 
@@ -34,23 +34,24 @@ class Argument(NamedTuple):
 
 
 def draw(arguments: Sequence[Argument], kind: Kind = "signed") -> list[npt.NDArray[Any]]:
-    """Values of all arguments, those included that are written; the same in every process.
+    """Values of all arguments, including outputs; the same in every process.
 
     Args:
         arguments: The arguments.
         kind: How they are drawn.
     """
     return [
-        _values(one, kind, np.random.default_rng([KINDS.index(kind), number])) for number, one in enumerate(arguments)
+        _values(argument, kind, np.random.default_rng([KINDS.index(kind), number]))
+        for number, argument in enumerate(arguments)
     ]
 
 
 def nudged(values: npt.NDArray[Any], precision: float) -> npt.NDArray[Any]:
-    """Floats that differ from others by about what rounding changes; integers as they are.
+    """Floats perturbed by about a rounding error; integers unchanged.
 
     Args:
         values: An argument.
-        precision: How much a rounding changes a value, relative to it.
+        precision: Relative size of a rounding error.
     """
     if not is_float(values.dtype):
         return values
@@ -60,16 +61,16 @@ def nudged(values: npt.NDArray[Any], precision: float) -> npt.NDArray[Any]:
 
 
 def is_float(dtype: Any) -> bool:
-    """Whether a dtype is one of floating point numbers, those included that NumPy does not know."""
+    """Whether a dtype is a floating point type, including types that NumPy lacks."""
     name: str = np.dtype(dtype).name
     return name.startswith(("float", "bfloat"))
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of TVM's name of one.
+    """NumPy's dtype for TVM's name of a dtype.
 
     Raises:
-        TypeError: there is none.
+        TypeError: NumPy has no such dtype.
     """
     if name.startswith(("bfloat", "float8", "float6", "float4")):
         import ml_dtypes

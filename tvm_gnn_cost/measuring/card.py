@@ -14,11 +14,11 @@ from tvm_gnn_cost.files import parse_json
 
 
 def read_card(path: Path, fields: Mapping[str, type]) -> dict[str, Any] | None:
-    """Reads a card; returns None if there is no such file.
+    """Reads a card; returns None if the file is missing.
 
     Args:
         path: The file.
-        fields: Name and type of each field that the card must have.
+        fields: Name -> type of the required fields.
 
     Raises:
         InputError: the file is not a JSON object, or a field is missing or has another type.
@@ -28,44 +28,44 @@ def read_card(path: Path, fields: Mapping[str, type]) -> dict[str, Any] | None:
     try:
         card = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is no card of measurements, not JSON ({error}); choose another folder") from error
+        raise InputError(f"{path} is not a card of measurements: not JSON ({error}); choose another folder") from error
     if not isinstance(card, dict):
-        raise InputError(f"{path} is no card of measurements, not a JSON object; choose another folder")
+        raise InputError(f"{path} is not a card of measurements: not a JSON object; choose another folder")
     for name, kind in fields.items():
         if not isinstance(card.get(name), kind):
             raise InputError(
-                f"{path} is no card of measurements, its field '{name}' is missing or wrong; choose another folder"
+                f"{path} is not a card of measurements: its field '{name}' is missing or wrong; choose another folder"
             )
     return card
 
 
 def check_same(path: Path, what: str, measured: object, here: object) -> None:
-    """Refuses to add measurements to a folder that was measured under other conditions.
+    """Rejects adding measurements to a folder that was measured under other conditions.
 
     Args:
         path: The card of the folder.
         what: Name of the condition, such as ``the processor``.
         measured: Its value in the card.
-        here: Its present value.
+        here: Its current value.
 
     Raises:
         InputError: the two differ.
     """
     if measured != here:
         raise InputError(
-            f"{path}: measured with {what} {measured}, and now it is {here}; such measurements do not belong "
-            "together, choose another folder"
+            f"{path}: measured with {what} {measured}, but now it is {here}; such measurements are not comparable, "
+            "choose another folder"
         )
 
 
 def with_run(runs: Sequence[Mapping[str, Any]], settings: Any) -> list[Mapping[str, Any]]:
-    """The runs of a card, and one of today with these settings; the same one is there once.
+    """The runs of a card with a run of today with these settings added, unless it is there already.
 
     Args:
         runs: The runs so far.
-        settings: A dataclass that JSON can hold.
+        settings: A dataclass of JSON values.
     """
-    # As the card gives it back, to be found in there.
+    # In the form in which it is read from the card.
     run = json.loads(json.dumps({"date": today(), **asdict(settings)}))
     return [*runs, *([] if run in runs else [run])]
 

@@ -1,8 +1,8 @@
-"""Times contestants in turn, each in a process of its own that lives until the last one is timed.
+"""Times contestants (compiled networks, runtimes), interleaved, each in a separate process.
 
-Runtimes disturb each other: their threads spin for a while after a run and would slow the next one in the same process.
-A contestant's process and this one exchange lines of JSON: it says when it is prepared, and then, whenever it is asked,
-how long a run took.
+Runtimes disturb each other: their threads spin for a while after a run and would slow the next run in the same process.
+A contestant's process sends a line of JSON when it is prepared, and then, for each line on its stdin, the seconds of a
+run.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import psutil
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
 from tvm_gnn_cost.progress import Progress, Stage, Step
 
-#: After a run the threads of OpenMP, ONNX Runtime and TVM spin, whoever runs next, on some machines for longer than a
-#: turn. A process that has used none of this time, but for a tick of the kernel's clock, has stopped.
+#: After a run the threads of OpenMP, ONNX Runtime and TVM spin, on some machines longer than a timing. A process that
+#: used less than a tick of the kernel's clock during a pause has stopped.
 _PAUSE_S = 0.05
 _TICK_S = 0.011
-#: A process that never stops is not waited for any longer.
+#: Maximum wait for a process that does not stop.
 _LONGEST_SPIN_S = 5.0
 
 
@@ -40,8 +40,8 @@ class Contestant:
 
     Attributes:
         name: Its name.
-        module: The Python module that its process runs; it calls :func:`serve`.
-        arguments: The module's command line.
+        module: The Python module to run, which calls :func:`serve`.
+        arguments: The module's command line arguments.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Contestant:
 
 @dataclass
 class Timed:
-    """Seconds of a run, one for each repeat; ``failure`` says in one sentence why there are none."""
+    """Seconds of each repeat; ``failure`` says why a contestant could not be timed."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -68,27 +68,28 @@ def contest(
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> list[Timed]:
-    """Times every contestant ``repeats`` times, in turn, while no other process measures on this machine.
+    """Times every contestant ``repeats`` times, interleaved, while no other process measures on this machine.
 
     Args:
-        contestants: What to time; one that fails is left out, and the others go on.
-        logs: The folder for ``NAME.log``, what the process of a contestant that failed printed.
-        repeats: How often each has its turn.
-        seconds: How long a turn counts; it gives the median of the runs that fit into it, at least one. Many turns meet
-            a shared machine's good and bad seconds alike.
-        limit: A contestant that has run for so many seconds gets no more turns.
-        progress: Receives what is waited for.
+        contestants: What to time; a contestant that fails is excluded.
+        logs: The folder for ``NAME.log``, the output of a contestant that failed.
+        repeats: Number of timings of each contestant.
+        seconds: Duration of a timing, which is the median of the runs in this time, at least one run. Many short
+            timings average over the fluctuations of a shared machine.
+        limit: Seconds after which a contestant is not timed again.
+        progress: Receives events.
         interrupted: Whether the user pressed Ctrl-C.
 
     Raises:
-        KeyboardInterrupt: he did.
+        KeyboardInterrupt: if the user pressed Ctrl-C.
     """
     with ExitStack() as running:
-        processes = [running.enter_context(_Process(one, logs, interrupted)) for one in contestants]
+        processes = [running.enter_context(_Process(contestant, logs, interrupted)) for contestant in contestants]
         for process in processes:
             progress(Step(f"waiting for {process.timed.name}"))
             process.answer()
-        progress(Stage(f"timing {', '.join(one.timed.name for one in processes if not one.timed.failure)} in turn"))
+        ready = [process.timed.name for process in processes if not process.timed.failure]
+        progress(Stage(f"timing {', '.join(ready)}, interleaved"))
         with machine_to_itself():
             for process in processes:
                 process.wait_until_idle()
@@ -109,10 +110,10 @@ class _Process:
         logs.mkdir(parents=True, exist_ok=True)
         self.path = logs / f"{contestant.name}.log"
         self.log = self.path.open("w", encoding="utf-8")
-        # Without -P a file of the present folder could stand for a module.
+        # Without -P a file in the current folder could shadow a module.
         command = [sys.executable, "-P", "-m", contestant.module, *contestant.arguments]
         pipe = subprocess.PIPE
-        # In a session of its own, no terminal sends it Ctrl-C. It ends when its stdin does, so also if we are killed.
+        # In a new session, the terminal does not send it Ctrl-C. It ends with its stdin, so also when we are killed.
         environment = {"TVM_NUM_THREADS": str(usable_cores()), **os.environ}
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, start_new_session=True, env=environment
@@ -129,10 +130,10 @@ class _Process:
             self.path.unlink()
 
     def measure(self, seconds: float) -> None:
-        """Gives the contestant a turn."""
+        """Times the contestant once."""
         assert self.process.stdin is not None
         start = time.monotonic()
-        with suppress(BrokenPipeError):  # it has ended, as the answer will say
+        with suppress(BrokenPipeError):  # the process has ended, which the answer reports
             print(json.dumps(seconds), file=self.process.stdin, flush=True)
         answer = self.answer()
         self.busy += time.monotonic() - start
@@ -142,7 +143,7 @@ class _Process:
     def wait_until_idle(self) -> None:
         """Waits until the threads of the process have stopped spinning."""
         end = time.monotonic() + _LONGEST_SPIN_S
-        with suppress(psutil.Error):  # it has ended
+        with suppress(psutil.Error):  # the process has ended
             used = self._cpu_seconds()
             while time.monotonic() < end:
                 time.sleep(_PAUSE_S)
@@ -155,7 +156,7 @@ class _Process:
         return float(times.user + times.system)
 
     def answer(self) -> dict[str, Any]:
-        """Waits for a line of the process; a failure that it tells of, or its end, is noted."""
+        """Waits for a line of the process, and notes its failure or end."""
         assert self.process.stdout is not None
         while not select.select([self.process.stdout], [], [], 0.2)[0]:
             if self.interrupted():
@@ -168,21 +169,21 @@ class _Process:
         if "failure" in answer:
             self.timed.failure = answer["failure"]
             if self.path.stat().st_size:
-                self.timed.failure += f"; what it printed is in {self.path}"
+                self.timed.failure += f"; its output is in {self.path}"
         return answer
 
 
 class CannotRun(Exception):
-    """A contestant cannot run here; the message is the sentence that says why."""
+    """A contestant cannot run on this machine; the message says why."""
 
 
 def serve(prepare: Callable[[], Callable[[], Any]]) -> None:
-    """Runs a contestant in its process: prepares it, then times it whenever a line on stdin gives the seconds.
+    """Runs a contestant in its process: prepares it, then times it for each line with seconds on stdin.
 
     Args:
-        prepare: Makes everything ready, and returns the function to time.
+        prepare: Prepares everything and returns the function to time.
     """
-    # What libraries print must not get between the lines of JSON.
+    # Output of libraries must not mix with the lines of JSON.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -204,21 +205,21 @@ def serve(prepare: Callable[[], Callable[[], Any]]) -> None:
 
 
 def _seconds(run: Callable[[], Any], wanted: float) -> float:
-    """Median of the seconds of as many runs as fit into ``wanted``, and at least of one.
+    """Median seconds of the runs that fit into ``wanted`` seconds, at least one.
 
-    Half as long it runs uncounted before: its threads were asleep, and others have used the caches. A run that takes
-    longer than ``wanted`` counts.
+    It warms up for half this time, because its threads were asleep and the caches are cold. If a warm-up run takes
+    longer than ``wanted``, it is the result.
     """
     *_, last = _runs(run, wanted / 2)
     return last if last > wanted else median(_runs(run, wanted))
 
 
 def _runs(run: Callable[[], Any], wanted: float) -> list[float]:
-    """The seconds of as many runs as fit into ``wanted``, and at least of one."""
-    found: list[float] = []
+    """The seconds of the runs that fit into ``wanted`` seconds, at least one."""
+    seconds: list[float] = []
     end = time.perf_counter() + wanted
-    while not found or time.perf_counter() < end:
+    while not seconds or time.perf_counter() < end:
         start = time.perf_counter()
         run()
-        found.append(time.perf_counter() - start)
-    return found
+        seconds.append(time.perf_counter() - start)
+    return seconds

@@ -1,4 +1,4 @@
-"""What measures: this machine, its lock and its load, or the machines of TVM's RPC tracker."""
+"""What measures: this machine, with its lock and load, or the machines of TVM's RPC tracker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_gnn_cost.errors import InputError
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory in GiB, system and Python version; nothing that identifies the machine or its user."""
+    """Processor, cores, memory in GiB, system and Python version, without identifying the machine or its user."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -48,19 +48,19 @@ def use_all_cores() -> None:
 def usable_cores() -> int:
     """Number of physical cores that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # Some machines do not tell physical cores from logical ones.
+    # None on machines that do not report physical cores.
     return min(allowed, psutil.cpu_count(logical=False) or allowed)
 
 
-#: The lock's file, one on each machine; scripts can wait for it with ``flock``.
+#: The lock file of this machine; scripts can wait for it with ``flock``.
 LOCK_PATH = Path(tempfile.gettempdir()) / "tvm_gnn_cost-measure.lock"
 
 
 @contextmanager
 def machine_to_itself() -> Iterator[None]:
-    """Waits until no other process measures on this machine; others wait until the block ends.
+    """Waits until no other process measures on this machine, and keeps others waiting until the block ends.
 
-    A process that is killed releases the lock.
+    A killed process releases the lock.
     """
     descriptor = os.open(LOCK_PATH, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -71,20 +71,20 @@ def machine_to_itself() -> Iterator[None]:
 
 
 class OtherLoad:
-    """Counts what processes other than this one and its children use, from now on."""
+    """Measures the load of processes other than this process and its children, from its creation on."""
 
     def __init__(self) -> None:
         self.begin, self.used = time.monotonic(), _used_by_others()
 
     def cores(self) -> float:
-        """Number of cores that they kept busy on average; of no use for less than a tenth of a second."""
+        """Average number of busy cores; inaccurate for less than 0.1 s."""
         return max(0.0, _used_by_others() - self.used) / max(1e-3, time.monotonic() - self.begin)
 
 
 def _used_by_others() -> float:
-    """Seconds of processor time so far."""
+    """CPU seconds of other processes since boot."""
     everything = psutil.cpu_times()
-    # Time that a hypervisor took away belongs to other machines; that of guests is part of the user's.
+    # Stolen time belongs to other machines; guest time is part of user time.
     used = everything.user + everything.system + getattr(everything, "nice", 0.0)
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
@@ -92,19 +92,19 @@ def _used_by_others() -> float:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        # Its own, and that of its children that have ended: a worker calls a linker.
+        # With that of children that have ended: a worker calls a linker.
         used -= times.user + times.system + times.children_user + times.children_system
     return float(used)
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """TVM's RPC tracker, which gives a registered machine to one client at a time.
+    """TVM's RPC tracker, which lends each registered machine to one client at a time.
 
     Attributes:
-        host: Its host name or address.
-        port: Its port.
-        key: The machines that ``python -m tvm.exec.rpc_server --key KEY`` registered.
+        host: Host name or address.
+        port: Port.
+        key: Key of the machines, as in ``python -m tvm.exec.rpc_server --key KEY``.
     """
 
     host: str
@@ -123,9 +123,9 @@ class Tracker:
         """
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-            raise InputError(f"the tracker's address must be HOST:PORT, such as localhost:9190, and not '{address}'")
+            raise InputError(f"the tracker's address must be HOST:PORT, such as localhost:9190, not '{address}'")
         if not key:
-            raise InputError(f"which machines of the tracker {address} are meant? Give the key that they registered")
+            raise InputError(f"the tracker {address} needs the key that its machines registered with")
         return cls(host.strip("[]"), int(port), key)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class Tracker:
 
 
 def tracker_at(address: str, key: str) -> Tracker | None:
-    """The tracker that a user names; None if he names neither an address nor a key.
+    """The tracker at an address; None without address and key.
 
     Raises:
         InputError: see :meth:`Tracker.at`.
@@ -142,13 +142,13 @@ def tracker_at(address: str, key: str) -> Tracker | None:
 
 
 def describe_measuring(tracker: Tracker | None) -> dict[str, Any]:
-    """What measures, for cards and reports: this machine, or a tracker's machines."""
+    """Description of what measures, for cards and reports: this machine, or a tracker's machines."""
     return describe_machine() if tracker is None else {"processor": f"machines '{tracker.key}' of an RPC tracker"}
 
 
 @contextmanager
 def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
-    """Adds the seconds that a block takes to those of a phase, also if the block raises an error.
+    """Adds the duration of a block to the seconds of a phase, even if the block raises an error.
 
     >>> seconds: dict[str, float] = {}
     >>> with timed(seconds, "building"):

@@ -1,4 +1,4 @@
-"""Tells whether a program computes what another one does, as far as their types can."""
+"""Compares the outputs of a program with a reference, up to the rounding errors of its dtypes."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.measuring.arguments import KINDS, Argument, Kind, draw, is_float, nudged
 
-#: Dtype -> how much a rounding changes a value, relative to it.
+#: Dtype -> relative size of a rounding error.
 _PRECISION = {"float64": 1e-15, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
 
-#: That of types with fewer digits.
+#: Relative size of a rounding error of other floating point types.
 _COARSE = 0.1
 
-#: The least and the largest difference, relative to the largest value, that roundings explain; in roundings.
+#: Minimum and maximum tolerance relative to the largest value, in rounding errors.
 _LEAST, _MOST = 10.0, 300.0
 
-#: An output verifies little if fewer of its values are finite, or are the same within a rounding.
+#: Minimum share of finite values, and of stable values, for an output to verify anything.
 _ENOUGH = 0.5
 
-#: Where values are rounded to integers, so many of them may differ by one, and so many that are computed from them by
-#: such a share of the largest.
+#: For programs that round to integers: the share of integers that may differ by 1, and of values derived from them that
+#: may differ by ``_STEP`` of the largest value.
 _ROUNDED, _STEP = 1e-3, 0.05
 
 Outputs = list[npt.NDArray[Any]]
 
 
 def precision_of(dtypes: Sequence[str]) -> float:
-    """How much a rounding to the coarsest of these types changes a value, relative to it; 0 without floats."""
-    return max((_PRECISION.get(one, _COARSE) for one in dtypes if one.startswith(("float", "bfloat"))), default=0.0)
+    """Relative size of a rounding error of the least precise dtype; 0 without floats."""
+    return max(
+        (_PRECISION.get(dtype, _COARSE) for dtype in dtypes if dtype.startswith(("float", "bfloat"))), default=0.0
+    )
 
 
 def tolerance(precision: float, terms: int) -> float:
-    """The difference of two programs' outputs, relative to the largest value, that their roundings explain.
+    """The tolerated difference of two programs' outputs, relative to the largest value.
 
     Args:
         precision: See :func:`precision_of`.
-        terms: How many values the longest sum adds up.
+        terms: Number of terms of the longest sum.
 
     >>> f"{tolerance(1e-6, 1):.2g} {tolerance(1e-6, 4608):.2g} {tolerance(1e-6, 10**9):.2g}"
     '1.1e-05 7.8e-05 0.0003'
@@ -52,16 +54,16 @@ def tolerance(precision: float, terms: int) -> float:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a program must give for drawn arguments.
+    """The expected outputs of a program for random arguments.
 
     Attributes:
-        kind: How they were drawn.
-        expected: The outputs, in the order of the arguments that are written.
-        loose: For each output, the flat places where a rounding of the arguments changes much, and how much there is
-            allowed; NaN where nothing can be said.
-        tolerance: The difference that is allowed elsewhere, relative to the largest value.
-        verifies: Whether outputs differ enough from each other to tell a right program from a wrong one.
-        rounds: Whether the program rounds to integers, or decides by comparing.
+        kind: How the arguments were drawn.
+        expected: The outputs, in the order of the output arguments.
+        loose: For each output, the flat indices of values that are sensitive to rounding the arguments, and their
+            absolute tolerances; NaN for any value.
+        tolerance: The tolerance of other values, relative to the largest value.
+        verifies: Whether the outputs vary enough to detect a wrong program.
+        rounds: Whether the program rounds to integers or branches on comparisons.
     """
 
     kind: Kind
@@ -73,8 +75,8 @@ class Reference:
 
     def save(self, path: Path) -> None:
         """Writes it to an npz file."""
-        # NumPy cannot read back the types that it does not know.
-        arrays = {f"expected_{i}": _storable(one) for i, one in enumerate(self.expected)}
+        # NumPy cannot load dtypes that it lacks.
+        arrays = {f"expected_{i}": _storable(output) for i, output in enumerate(self.expected)}
         arrays |= {f"places_{i}": places for i, (places, _) in enumerate(self.loose)}
         arrays |= {f"limits_{i}": limits for i, (_, limits) in enumerate(self.loose)}
         about = {"kind": self.kind, "tolerance": self.tolerance, "verifies": self.verifies, "rounds": self.rounds}
@@ -82,7 +84,7 @@ class Reference:
 
     @classmethod
     def load(cls, path: Path) -> Reference:
-        """Reads what :meth:`save` wrote."""
+        """Reads the file of :meth:`save`."""
         with np.load(path) as file:
             count = sum(name.startswith("expected_") for name in file.files)
             return cls(
@@ -95,39 +97,39 @@ class Reference:
             )
 
     def check(self, outputs: Outputs) -> str:
-        """Why these outputs are wrong, in a sentence without a subject; empty if they are right."""
+        """What is wrong with outputs, as a predicate; empty if they are correct."""
         if len(outputs) != len(self.expected):
-            return f"gives {len(outputs)} outputs, not {len(self.expected)}"
-        for number, (found, expected, loose) in enumerate(zip(outputs, self.expected, self.loose, strict=True)):
-            said = self._compare(_storable(found), _storable(expected), *loose)
+            return f"has {len(outputs)} outputs, not {len(self.expected)}"
+        for number, (output, expected, loose) in enumerate(zip(outputs, self.expected, self.loose, strict=True)):
+            said = self._compare(_storable(output), _storable(expected), *loose)
             if said:
-                return f"computes something else in output {number}: {said}"
+                return f"computes a wrong output {number}: {said}"
         return ""
 
     def _compare(
         self,
-        found: npt.NDArray[Any],
+        output: npt.NDArray[Any],
         expected: npt.NDArray[Any],
         places: npt.NDArray[np.int64],
         limits: npt.NDArray[np.float64],
     ) -> str:
-        if found.shape != expected.shape or found.dtype != expected.dtype:
-            return f"{found.dtype}{list(found.shape)} instead of {expected.dtype}{list(expected.shape)}"
-        found, expected = found.ravel(), expected.ravel()
+        if output.shape != expected.shape or output.dtype != expected.dtype:
+            return f"{output.dtype}{list(output.shape)} instead of {expected.dtype}{list(expected.shape)}"
+        output, expected = output.ravel(), expected.ravel()
         if not is_float(expected.dtype):
-            wrong = found != expected
+            wrong = output != expected
             wrong[places] = False
             count = int(wrong.sum())
             if self.tolerance and count <= _ROUNDED * wrong.size:
-                wrong &= np.abs(found.astype(np.float64) - expected.astype(np.float64)) > 1
+                wrong &= np.abs(output.astype(np.float64) - expected.astype(np.float64)) > 1
             return f"{int(wrong.sum())} of {wrong.size} values" if wrong.any() else ""
         largest = _largest(expected)
         with np.errstate(invalid="ignore", over="ignore"):
-            differences = np.abs(found - expected)
-        # Infinities of one sign are equal, and so are NaNs.
+            differences = np.abs(output - expected)
+        # Infinities of the same sign are equal, and so are NaNs.
         odd = ~np.isfinite(differences)
         if odd.any():
-            same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+            same = (output == expected) | (np.isnan(output) & np.isnan(expected))
             differences[odd] = np.where(same[odd], 0, np.inf)
         wrong = differences > self.tolerance * (largest or 1.0)
         if not wrong.any():
@@ -137,7 +139,7 @@ class Reference:
         if not wrong.any() or (few and float(differences[wrong].max()) <= _STEP * largest):
             return ""
         off = float(differences[wrong].max()) / (largest or 1.0)
-        by = f"by {100 * off:.2g}% of the largest" if math.isfinite(off) else "NaN or infinity in other places"
+        by = f"by {100 * off:.2g}% of the largest" if math.isfinite(off) else "NaN or infinity at other positions"
         return f"{int(wrong.sum())} of {wrong.size} values, {by}"
 
 
@@ -149,28 +151,32 @@ def make_reference(
     rounds: bool = False,
     kinds: Sequence[Kind] = KINDS,
 ) -> Reference:
-    """Runs a program on drawn arguments, and again on arguments that differ by a rounding.
+    """Runs a program on random arguments, and again on arguments perturbed by a rounding error.
 
     Args:
-        run: Runs it: takes the arguments and gives those that are written.
-        arguments: Its arguments.
-        dtypes: The types of what it computes with.
-        terms: How many values its longest sum adds up.
-        rounds: Whether it rounds to integers, or decides by comparing.
-        kinds: How to draw the arguments; the second way if the first one verifies nothing, and so on.
+        run: Runs the program: maps all arguments to the output arguments.
+        arguments: The program's arguments.
+        dtypes: The dtypes that it computes with.
+        terms: Number of terms of its longest sum.
+        rounds: Whether it rounds to integers or branches on comparisons.
+        kinds: How to draw the arguments; a later kind is used if the outputs of the earlier kinds verify nothing.
     """
     precision = precision_of(dtypes)
     made: list[Reference] = []
     for kind in kinds:
         drawn = draw(arguments, kind)
-        expected = [_storable(one) for one in run(drawn)]
+        expected = [_storable(output) for output in run(drawn)]
         allowed = tolerance(precision, terms)
         loose, stable = [], True
-        again = [_storable(one) for one in run([nudged(one, precision) for one in drawn])] if precision else expected
-        for one, other in zip(expected, again, strict=True):
-            places, limits = _loose(one.ravel(), other.ravel(), allowed)
+        again = (
+            [_storable(output) for output in run([nudged(output, precision) for output in drawn])]
+            if precision
+            else expected
+        )
+        for output, nudged_output in zip(expected, again, strict=True):
+            places, limits = _loose(output.ravel(), nudged_output.ravel(), allowed)
             loose.append((places, limits))
-            stable = stable and len(places) <= (1 - _ENOUGH) * max(1, one.size)
+            stable = stable and len(places) <= (1 - _ENOUGH) * max(1, output.size)
         made.append(Reference(kind, expected, loose, allowed, stable and any(map(_tells, expected)), rounds))
         if made[-1].verifies:
             return made[-1]
@@ -178,26 +184,26 @@ def make_reference(
 
 
 def _loose(
-    one: npt.NDArray[Any], other: npt.NDArray[Any], allowed: float
+    output: npt.NDArray[Any], nudged_output: npt.NDArray[Any], allowed: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The places where a rounding of the arguments changes much, and the difference that is allowed there."""
-    if one is other:
+    """The flat indices of values that are sensitive to rounding the arguments, and their absolute tolerances."""
+    if output is nudged_output:
         return np.empty(0, np.int64), np.empty(0)
-    if not is_float(one.dtype):
-        places = np.flatnonzero(one != other)
+    if not is_float(output.dtype):
+        places = np.flatnonzero(output != nudged_output)
         return places, np.full(len(places), np.nan)
     with np.errstate(invalid="ignore", over="ignore"):
-        limits = 4 * np.abs(other - one)
-        both_odd = (one == other) | (np.isnan(one) & np.isnan(other))
-        floor = allowed * (_largest(one) or 1.0)
+        limits = 4 * np.abs(nudged_output - output)
+        both_odd = (output == nudged_output) | (np.isnan(output) & np.isnan(nudged_output))
+        floor = allowed * (_largest(output) or 1.0)
         places = np.flatnonzero(~(both_odd | (limits <= floor)))
-        found = limits[places].astype(np.float64) + floor
-    # Where one of the two is no number, nothing can be said.
-    return places, np.where(np.isfinite(found), found, np.nan)
+        allowed_there = limits[places].astype(np.float64) + floor
+    # NaN: no tolerance is known where an output is not finite.
+    return places, np.where(np.isfinite(allowed_there), allowed_there, np.nan)
 
 
 def _tells(output: npt.NDArray[Any]) -> bool:
-    """Whether an output's values tell anything: they are finite, most of them, and not all the same."""
+    """Whether most values of an output are finite, and not all the same."""
     if not output.size:
         return False
     finite = output[np.isfinite(output)] if is_float(output.dtype) else output.astype(np.float64)
@@ -206,7 +212,7 @@ def _tells(output: npt.NDArray[Any]) -> bool:
 
 
 def _largest(values: npt.NDArray[Any]) -> float:
-    """The largest absolute value among the finite ones; 0 if there is none."""
+    """The largest absolute finite value; 0 if no value is finite."""
     if not values.size:
         return 0.0
     largest = float(np.abs(values).max())
@@ -214,6 +220,6 @@ def _largest(values: npt.NDArray[Any]) -> float:
 
 
 def _storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values of short floats, some of which NumPy does not know, as float32."""
+    """Short floats, some of which NumPy lacks, as float32."""
     is_short = is_float(values.dtype) and values.dtype not in (np.float32, np.float64)
     return values.astype(np.float32) if is_short else values

@@ -1,4 +1,4 @@
-"""TVM's auto-schedulers behind one protocol; no other package imports TVM."""
+"""TVM's auto-schedulers behind the protocols of ``scheduler.py``."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tvm_gnn_cost.datasets.records import is_database
 from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.installed import has, require_tvm
 from tvm_gnn_cost.schedulers.scheduler import Scheduler
 
-#: Scheduler -> its package in this folder, and the subpackage of TVM that it needs.
+#: Scheduler -> its package in this folder, and the subpackage of TVM that it needs. The first is the default.
 _PACKAGES = {"meta-schedule": ("meta_schedule", "s_tir"), "auto-scheduler": ("auto_scheduler", "auto_scheduler")}
 
 NAMES = tuple(_PACKAGES)
 
 
 def scheduler(name: str | None = None) -> Scheduler:
-    """The scheduler of that name; by default the one that the installed TVM has.
+    """The scheduler with this name; by default the scheduler of the installed TVM.
 
     Raises:
         InputError: there is no such scheduler.
         WrongTVM: the installed TVM lacks it, or there is no TVM.
     """
-    found: Scheduler = package(name).SCHEDULER
-    return found
+    chosen: Scheduler = package(name).SCHEDULER
+    return chosen
+
+
+def holds_records(folder: Path) -> bool:
+    """Whether a folder holds measure records that a scheduler reads: TenSet's layout or a MetaSchedule database."""
+    return is_tenset(folder) or is_database(folder)
 
 
 def scheduler_of(folder: Path) -> Scheduler:
     """The scheduler that reads the records of a folder.
 
-    It is ``auto-scheduler`` for TenSet's layout, else ``meta-schedule``. The databases of a TVM of 0.14 to 0.19 are
-    read by such a TVM, where ``auto-scheduler`` does it.
+    It is ``auto-scheduler`` for TenSet's layout, else ``meta-schedule``. With a TVM of 0.14 to 0.19,
+    ``auto-scheduler`` reads the databases of such a TVM too.
 
     Raises:
         WrongTVM: the installed TVM lacks it, or there is no TVM.
@@ -42,14 +48,17 @@ def scheduler_of(folder: Path) -> Scheduler:
 
 
 def package(name: str | None = None) -> Any:
-    """The Python package of a scheduler, which has ``GNNCostModel`` and ``load_library``.
+    """The Python package of a scheduler.
+
+    It has ``SCHEDULER``, ``GNNCostModel``, ``OfflineTrees`` (TVM's XGBoost model, trained offline) and
+    ``load_library``.
 
     Raises:
         InputError: there is no such scheduler.
         WrongTVM: the installed TVM lacks it, or there is no TVM.
     """
     if name is None:
-        name = "auto-scheduler" if has("auto_scheduler") else "meta-schedule"
+        name = next((name for name, (_, part) in _PACKAGES.items() if has(part)), NAMES[0])
     if name not in _PACKAGES:
         raise InputError(f"unknown scheduler '{name}'; one of: {', '.join(NAMES)}")
     module, part = _PACKAGES[name]

@@ -1,4 +1,4 @@
-"""Builds programs on all cores, in worker processes that outlive a batch."""
+"""Builds programs on all cores, in worker processes that are reused for many batches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Built:
     """The result of building one program.
 
     Attributes:
-        artifact: Path of the library, alone in a temporary folder; None if the build failed.
+        artifact: Path of the library, in a temporary folder without other files; None if the build failed.
         failure: Why there is no library; None if there is one.
         message: TVM's error message; empty if there was none.
-        seconds: How long it took; 0 where the record does not need it.
+        seconds: Build time; 0 if the record does not need it.
     """
 
     artifact: str | None
@@ -33,14 +33,14 @@ class Built:
 
 
 class BuildPool(Generic[T]):
-    """Builds on all cores in worker processes that outlive a batch.
+    """Builds on all cores in worker processes that are reused for many batches.
 
-    TVM's own builders start new workers for every batch, because they leak memory, and each imports TVM. That takes 3
-    to 10 seconds a batch on two cores, longer than building 16 programs. Here a worker is replaced after 200 programs.
+    TVM's builders start new workers for every batch, because workers leak memory, and each imports TVM. On two cores
+    that takes 3 to 10 s per batch, longer than building 16 programs. Here a worker is replaced after 200 programs.
 
     Args:
-        build: Builds one program; a function of a module, which the workers import.
-        timeout_s: The longest time in seconds that building one program may take.
+        build: Builds a program; a module-level function, whose module the workers import.
+        timeout_s: Time limit for building a program, in seconds.
     """
 
     def __init__(self, build: Callable[[T], Built], timeout_s: float = 30.0) -> None:
@@ -53,23 +53,20 @@ class BuildPool(Generic[T]):
             stderr=subprocess.DEVNULL,
         )
 
-    def start(self, call: Callable[[Any], Built]) -> None:
-        """Starts the processes in the background, which takes seconds: each imports the module of a function.
-
-        Args:
-            call: The function; it is called with None.
-        """
-        Thread(target=self.run, args=(call, [None] * usable_cores()), daemon=True).start()
+    def start(self) -> None:
+        """Starts the processes in the background, which takes seconds: each imports the module of ``build``."""
+        # Whoever unpickles a function imports its module.
+        Thread(target=self.run, args=(_receive, [self._build] * usable_cores()), daemon=True).start()
 
     def build(self, programs: Sequence[T]) -> list[Built]:
-        """Builds programs; the result of a build that fails has a ``failure``."""
+        """Builds programs; ``failure`` of the result says why a build failed."""
         return self.run(self._build, programs)
 
     def run(self, call: Callable[[Any], Built], items: Sequence[Any]) -> list[Built]:
-        """Calls another function of a module on items, in the same processes.
+        """Calls another module-level function on items in the same processes.
 
         Args:
-            call: Works on one item.
+            call: Works on an item.
             items: The items.
         """
         results = []
@@ -82,3 +79,7 @@ class BuildPool(Generic[T]):
             else:
                 results.append(Built(None, Failure.BUILD_ERROR, str(done.value)))
         return results
+
+
+def _receive(_build: Callable[[Any], Built]) -> Built:
+    return Built(None)

@@ -37,9 +37,9 @@ def in_processes(
         run: Works on one chunk; it and the chunk are pickled.
         chunks: The items.
         jobs: Number of processes; with 1 the work is done in this process, which a crash ends.
-        crashed: Gives the result for an item that crashes its process.
-        cluster: Address of a Dask scheduler, whose workers do the work instead; one that dies costs nothing, as
-            others do its part again. Empty for this machine.
+        crashed: Returns the result of an item that crashes its process.
+        cluster: Address of a Dask scheduler whose workers do the work; the chunks of a worker that dies are run again.
+            Empty for this machine.
 
     Raises:
         InputError: the package for Dask is missing.
@@ -69,7 +69,7 @@ def _here(
 
     try:
         # At most two chunks a process are read ahead, so that memory does not grow with their number.
-        yield from _in_order(submit, chunks, lambda: 2 * jobs, TerminatedWorkerError, partial(_apart, run, crashed))
+        yield from _in_order(submit, chunks, lambda: 2 * jobs, TerminatedWorkerError, run, crashed)
     except BaseException:
         get_reusable_executor(max_workers=jobs).shutdown(kill_workers=True)
         raise
@@ -90,7 +90,7 @@ def _on_cluster(
     try:
         client = Client(cluster, timeout=_CONNECT_S)
         client.wait_for_workers(1, timeout=_CONNECT_S)
-    # A text that is no address is a ValueError, and one where nobody answers an OSError or a TimeoutError.
+    # ValueError: not an address; OSError or TimeoutError: no answer.
     except (ValueError, OSError) as error:
         raise WorkError(f"no Dask scheduler with a worker answers at {cluster} ({last_line(error)})") from error
 
@@ -100,7 +100,7 @@ def _on_cluster(
 
     with client:
         submit = partial(client.submit, run, pure=False)
-        yield from _in_order(submit, chunks, most, KilledWorker, partial(_apart, run, crashed))
+        yield from _in_order(submit, chunks, most, KilledWorker, run, crashed)
 
 
 def _in_order(
@@ -108,16 +108,18 @@ def _in_order(
     chunks: Iterable[Sequence[Item]],
     most: Callable[[], int],
     lost: type[Exception],
-    apart: Callable[[Sequence[Item]], Iterator[Done]],
+    run: Callable[[Sequence[Item]], Done],
+    crashed: Callable[[Item], Done],
 ) -> Iterator[Done]:
     """Yields the result of each chunk, in order.
 
     Args:
-        submit: Gives a future of a chunk's result.
+        submit: Returns a future of a chunk's result.
         chunks: The chunks.
-        most: Number of chunks that may be in flight.
-        lost: What a future raises whose process is gone.
-        apart: Gives the results of such a chunk.
+        most: Returns the maximum number of chunks in flight.
+        lost: The exception of a future whose process is gone.
+        run: Works on a chunk.
+        crashed: See :func:`in_processes`.
     """
     in_flight: deque[tuple[Any, Sequence[Item]]] = deque()
 
@@ -126,7 +128,7 @@ def _in_order(
         try:
             done: Done = future.result()
         except lost:
-            yield from apart(chunk)
+            yield from _apart(run, crashed, chunk)
         else:
             yield done
 
@@ -141,7 +143,7 @@ def _in_order(
 def _apart(
     run: Callable[[Sequence[Item]], Done], crashed: Callable[[Item], Done], chunk: Sequence[Item]
 ) -> Iterator[Done]:
-    """Yields the results of a chunk in a process of its own; where that crashes, those of its halves."""
+    """Yields the results of a chunk in a separate process; if that crashes, the results of its halves."""
     with ProcessPoolExecutor(max_workers=1) as process:
         try:
             yield process.submit(run, chunk).result()

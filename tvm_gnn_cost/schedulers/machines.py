@@ -1,4 +1,4 @@
-"""The machine that runs built programs: this one, or another one behind TVM's RPC tracker."""
+"""The machine that runs built programs: this machine, or a machine of TVM's RPC tracker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ThisMachine:
         return tvm.runtime.load_module(artifact)
 
     def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
-        """A view of the memory that all arguments of this size share, whatever their layout."""
+        """A view of the memory that all arguments of this size share, regardless of their layout."""
         _, dtype, shape, *_ = info
         sizes = tuple(map(int, shape))
         key = (position, str(dtype), math.prod(sizes))
@@ -40,7 +40,7 @@ class ThisMachine:
         return places[key]._create_view(sizes)
 
     def device(self) -> Any:
-        """The processor."""
+        """The CPU."""
         import tvm
 
         return tvm.cpu()
@@ -53,7 +53,7 @@ class RemoteMachine:
     """A machine of a tracker.
 
     Args:
-        session: TVM's session, during which the machine is ours alone.
+        session: TVM's session, with exclusive use of the machine.
     """
 
     def __init__(self, session: Any) -> None:
@@ -61,7 +61,7 @@ class RemoteMachine:
         self.files: list[str] = []
 
     def load(self, artifact: str) -> Any:
-        """Sends a library and loads it there."""
+        """Uploads a library and loads it on the machine."""
         name = f"{len(self.files)}-{os.path.basename(artifact)}"
         self.session.upload(artifact, target=name)
         self.files.append(name)
@@ -78,45 +78,45 @@ class RemoteMachine:
         return places[key]
 
     def device(self) -> Any:
-        """The processor there."""
+        """The CPU of the machine."""
         return self.session.cpu()
 
     def check(self) -> None:
-        """Asks the machine for an answer."""
+        """Checks that the machine answers."""
         # TVM's error depends on how the connection ended.
         try:
             _ = self.session.listdir(".")
         except Exception as error:
-            raise ConnectionError(f"the machine is gone ({error})") from error
+            raise ConnectionError(f"lost the connection to the machine ({error})") from error
 
     def clean(self) -> None:
-        """Removes what was sent."""
-        with suppress(Exception):  # a machine that is gone has no files
+        """Removes the uploaded files."""
+        with suppress(Exception):  # the connection may be lost
             for name in self.files:
                 self.session.remove(name)
 
 
 @contextmanager
 def machine_of(tracker: Tracker | None, limit_s: float) -> Iterator[Machine]:
-    """A machine that measures nothing else meanwhile: one of the tracker's, or this one, whose lock the caller holds.
+    """A machine for exclusive use: a tracker's machine, or this machine, whose lock the caller holds.
 
     Args:
         tracker: The tracker; None for this machine.
-        limit_s: A machine of the tracker ends the session after so many seconds.
+        limit_s: Time limit of the session on a tracker's machine, in seconds.
 
     Raises:
         WorkError: the tracker does not answer, or has no machine with its key.
-        ConnectionError: the machine that it named is gone.
+        ConnectionError: the machine does not answer.
     """
     if tracker is None:
         yield ThisMachine()
         return
     connected, _ = _connect(tracker)
-    # Waits while other clients have all machines. TVM's errors of a connection have several types.
+    # Waits for a free machine. TVM's connection errors have several types.
     try:
         session = connected.request(tracker.key, session_timeout=math.ceil(limit_s))
     except Exception as error:
-        raise ConnectionError(f"the machine is gone ({error})") from error
+        raise ConnectionError(f"lost the connection to the machine ({error})") from error
     machine = RemoteMachine(session)
     try:
         yield machine
@@ -125,7 +125,7 @@ def machine_of(tracker: Tracker | None, limit_s: float) -> Iterator[Machine]:
 
 
 def count_machines(tracker: Tracker) -> int:
-    """How many machines are registered, those included that other clients have for now; at least one.
+    """Number of registered machines, including machines in use by other clients; at least 1.
 
     Raises:
         WorkError: the tracker does not answer, or has no machine with its key.
@@ -134,7 +134,7 @@ def count_machines(tracker: Tracker) -> int:
 
 
 def _keep_in_range(memory: Any, info: Sequence[Any]) -> None:
-    """Draws integers that a program takes for indices, or divides by, anew: TVM's would crash it."""
+    """Redraws integers, because TVM's random values crash programs that index or divide with them."""
     _, dtype, shape, *bound = info
     if str(dtype).startswith(("int", "uint", "bool")):
         about = Argument(str(dtype), tuple(map(int, shape)), *bound)
@@ -142,21 +142,21 @@ def _keep_in_range(memory: Any, info: Sequence[Any]) -> None:
 
 
 def _connect(tracker: Tracker) -> tuple[Any, int]:
-    """TVM's connection to a tracker, and how many machines it has.
+    """TVM's connection to a tracker, and its number of machines.
 
     Raises:
         WorkError: the tracker does not answer, or has no machine with its key.
     """
     from tvm import rpc
 
-    # TVM's errors of a connection have several types, and it would try for a minute.
+    # TVM's connection errors have several types, and it would try for a minute.
     try:
         socket.create_connection((tracker.host, tracker.port), timeout=_CONNECT_S).close()
         connected = rpc.connect_tracker(tracker.host, tracker.port)
         known = connected.summary()["server_info"]
     except Exception as error:
         raise WorkError(f"no RPC tracker answers at {tracker} ({last_line(error)})") from error
-    machines = sum(one["key"].partition(":")[2] == tracker.key for one in known)
+    machines = sum(server["key"].partition(":")[2] == tracker.key for server in known)
     if not machines:
         raise WorkError(
             f"no machine with the key '{tracker.key}' is registered at the tracker {tracker}; start one with "
@@ -166,7 +166,7 @@ def _connect(tracker: Tracker) -> tuple[Any, int]:
 
 
 def _runner(name: str) -> Any:
-    """A module of MetaSchedule's runners, which every TVM with MetaSchedule has."""
+    """A module of MetaSchedule's runners."""
     from tvm_gnn_cost.installed import ms
 
     return import_module(f"{ms.__name__}.runner.{name}")

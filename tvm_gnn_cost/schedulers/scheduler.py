@@ -1,7 +1,7 @@
-"""What each of TVM's auto-schedulers offers to the rest of the package; imports no TVM.
+"""What the rest of the package needs of one of TVM's auto-schedulers, by who needs it; imports no TVM.
 
-``meta_schedule/`` and ``auto_scheduler/`` implement :class:`Scheduler`, with the same file names. TVM's own objects (a
-target, a workload, a candidate, a cost model) are ``Any`` here: a caller only passes them back to the scheduler.
+``meta_schedule/`` and ``auto_scheduler/`` implement :class:`Scheduler`. TVM's own objects (a target, a workload, a
+candidate, a cost model) are ``Any`` here: callers only pass them back to the scheduler.
 
 ``tests/schedulers/test_scheduler.py`` tests both implementations.
 """
@@ -22,8 +22,6 @@ if TYPE_CHECKING:  # worker processes import this module, and should start quick
     from tvm_gnn_cost.datasets.programs import MeasuredPrograms, TaskInfo
     from tvm_gnn_cost.datasets.records import Failure, Problem
     from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
-    from tvm_gnn_cost.models.boosted_trees import BoostedTrees
-    from tvm_gnn_cost.models.segment_mlp import SegmentMLP
     from tvm_gnn_cost.progress import Progress
 
 #: How a program of a collection was sampled: at random, or near the fastest programs measured before.
@@ -41,11 +39,11 @@ class Network:
         params: The weights that ``mod`` takes as parameters, by name.
         inputs: An example of each input, by name, in the order of the network's parameters.
         expected: The framework's outputs for ``inputs``; None where no framework can run the network.
-        program: The network as its framework holds it, a ``torch.export.ExportedProgram`` or an ``onnx.ModelProto``, to
-            be compared with; None if there is none.
-        digest: A hash of the program with its weights; empty for a name of the catalogue, which says as much.
-        alternative: Another module that computes the same with some other tasks; None if there is none.
-        noise: By how much a second run of a framework differs from ``expected``, relative to an output's largest value.
+        program: The network in its framework, a ``torch.export.ExportedProgram`` or an ``onnx.ModelProto``, to compare
+            with; None if there is none.
+        digest: A hash of the program with its weights; empty for a network of the catalogue, which its name identifies.
+        alternative: A module with the same outputs but some other tasks; None if there is none.
+        noise: Difference of a second run of the framework from ``expected``, relative to an output's largest value.
     """
 
     name: str
@@ -68,8 +66,7 @@ class Task:
         name: A readable name, which several tasks may share.
         weight: How many times the task occurs in its network.
         workload: TVM's own object: MetaSchedule's ``ExtractedTask`` or ``auto_scheduler``'s ``SearchTask``.
-        instead_of: The key of the task that computes the same in another way, and that this one can replace; empty if
-            there is none.
+        instead_of: The key of the equivalent task that this task can replace; empty if there is none.
     """
 
     key: str
@@ -85,10 +82,10 @@ class MeasureSettings:
 
     Attributes:
         repeats: Number of repeats; each places the arguments anew in memory and gives one latency.
-        turns: How often the programs of a batch take turns in a repeat.
-        timeout_s: The longest time in seconds that all repeats together may take; a program that needs more has failed.
-        patience_s: For so many seconds a batch is measured again while other processes keep the machine busy.
-        tracker: Has the machines that measure; None for this one.
+        turns: Number of interleaved runs of each program of a batch in a repeat.
+        timeout_s: Time limit in seconds for all repeats together; a program that takes longer has failed.
+        patience_s: Seconds for which a batch is measured again while other processes keep the machine busy.
+        tracker: The RPC tracker of the machines that measure; None for this machine.
     """
 
     repeats: int = 3
@@ -104,7 +101,7 @@ class Outcome:
 
     Attributes:
         seconds: Latency of each repeat; empty if the program failed.
-        failure: Why the program has no latency; None if it has one.
+        failure: Why the program has no latency; None if it ran.
         message: TVM's error message; empty if there was none.
         result: TVM's own result object, for its record; None where the record does not need it.
     """
@@ -131,8 +128,6 @@ class CollectPlan:
         seed: Seed of the samples.
         repeats: See :class:`MeasureSettings`.
         turns: See :class:`MeasureSettings`.
-        workloads_at_once: Workloads whose tasks are made together, so that they take turns.
-        tasks_at_once: Tasks whose programs are built together, so that no core idles at the end of each task.
     """
 
     workloads: tuple[str, ...]
@@ -141,8 +136,6 @@ class CollectPlan:
     seed: int = 0
     repeats: int = 4
     turns: int = 4
-    workloads_at_once: int = 8
-    tasks_at_once: int = 8
 
 
 class Collection(Protocol):
@@ -160,7 +153,7 @@ class Collection(Protocol):
         """
 
     def known(self, workload: str) -> list[Task]:
-        """The tasks of a workload that the folder can tell without making them, which takes long; maybe none."""
+        """The tasks of a workload that the folder lists, without the slow extraction; maybe none."""
 
     def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
         """Writes the tasks of each workload, given by name.
@@ -170,12 +163,12 @@ class Collection(Protocol):
         """
 
     def missing(self, task: Task, phase: Phase) -> int:
-        """How many programs of a task the plan still lacks."""
+        """Number of programs of a task that are still to be measured."""
 
     def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
-        """Up to the wanted number of new candidates of each task; fewer where the design space is small.
+        """Up to the wanted number of new candidates of each task; fewer if the design space is small.
 
-        A task of which none are wanted may still guide the others.
+        The records of a task with no wanted candidates may still guide the sampling of other tasks.
         """
 
     def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
@@ -192,7 +185,7 @@ class Chunk:
     Attributes:
         programs: The programs of the records that could be replayed; None if none could.
         keys: The key of each program's record.
-        run_secs: Latencies of each program in seconds, one a repeat.
+        run_secs: Latencies of each program in seconds, one per repeat.
         problems: The records that could not be replayed, and why.
     """
 
@@ -207,8 +200,8 @@ class Listing:
     """A program's text and its graph.
 
     Attributes:
-        lines: Each line, and the node of the loop or store that begins in it; -1 where none begins.
-        graphs: The graph, alone, of detail ``statements``.
+        lines: Each line with the node of the loop or TensorIR store that begins there; -1 for other lines.
+        graphs: A single graph, of detail ``statements``.
     """
 
     lines: tuple[tuple[str, int], ...]
@@ -226,7 +219,7 @@ class MeasuredFolder(Protocol):
 
     @property
     def total(self) -> int:
-        """Number of records, those included that turn out to be unreadable."""
+        """Number of records, including unreadable ones."""
 
     @property
     def networks(self) -> set[str]:
@@ -237,7 +230,7 @@ class MeasuredFolder(Protocol):
         """Lines that are known to be unreadable before any record is extracted."""
 
     def records(self) -> Iterator[tuple[str, Any]]:
-        """Each record with its key, by which the same record is recognised in any folder."""
+        """Each record with its key, which is the same for the same record in any folder."""
 
     def task_info(self, record: Any) -> TaskInfo | None:
         """The task of a record; None if the folder does not describe it.
@@ -263,17 +256,17 @@ class MeasuredFolder(Protocol):
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, Any]]], detail: Detail, with_features: bool
     ) -> Iterator[Chunk]:
-        """Replays the records of each chunk and extracts graphs and, on request, TVM's per-store features.
+        """Replays the records of each chunk and extracts graphs and optionally TVM's features of TensorIR stores.
 
         Args:
             chunks: Records with their keys, as :meth:`records` gives them.
             detail: ``tree`` or ``statements``.
-            with_features: Whether to extract per-store features too.
+            with_features: Whether to extract the features.
         """
 
 
 class SearchListener(Protocol):
-    """Follows a search; the scheduler calls it after every batch."""
+    """Receives what a search does; the scheduler calls it after every batch."""
 
     @property
     def progress(self) -> Progress:
@@ -286,10 +279,10 @@ class SearchListener(Protocol):
         """Whether the budget is spent, so that the search must end."""
 
     def measured(self, task: int, latencies: Sequence[float]) -> None:
-        """Takes a measured batch: the task's position and each program's seconds, infinite if it failed."""
+        """Receives a measured batch: the task's position and the seconds of each program, infinite if it failed."""
 
     def spent(self, seconds: Mapping[str, float]) -> None:
-        """Takes the seconds that this search has spent so far in each phase (``tuning.result.PHASES``)."""
+        """Receives the seconds that this search has spent so far in each phase (``tuning.result.PHASES``)."""
 
 
 @dataclass(frozen=True)
@@ -297,13 +290,13 @@ class SearchSettings:
     """How a search runs.
 
     Attributes:
-        measured: Number of programs that were measured before.
+        measured: Number of programs measured by earlier runs.
         batch: Number of programs measured at a time.
         population: Population size of the evolutionary search.
-        seed: Seed of the search; a resumed search adds ``measured``, so as not to draw the same programs again.
-        latencies: Seconds of each task with the best schedule so far; 0 for a task that needs no measurement.
-        floors: Seconds that no schedule of each task will go below, as far as is known.
-        tracker: Has the machines that measure; None for this one.
+        seed: Seed of the search; a resumed search adds ``measured``, so that it does not draw the same programs again.
+        latencies: Seconds of each task with the best schedule so far; 0 for a task that is not searched.
+        floors: Estimated lower bound of each task's seconds.
+        tracker: The RPC tracker of the machines that measure; None for this machine.
     """
 
     measured: int
@@ -316,32 +309,32 @@ class SearchSettings:
 
 
 class Machine(Protocol):
-    """Where programs and networks run: this machine, or one of a tracker's (``schedulers/machines.py``)."""
+    """Where programs and networks run: this machine, or a machine of an RPC tracker (``schedulers/machines.py``)."""
 
     def load(self, artifact: str) -> Any:
         """Loads a library, given by its path here.
 
         Raises:
-            Exception: it is not there, or TVM cannot load it.
+            Exception: the file is missing, or TVM cannot load it.
         """
 
     def place(self, places: dict[Any, Any], position: int, info: Any) -> Any:
-        """The argument at a position with this shape and dtype; programs with the same share its memory in ``places``.
+        """The argument at a position with this shape and dtype; equal arguments share their memory in ``places``.
 
         Args:
-            places: Memory that was allocated before.
+            places: Memory allocated so far.
             position: The argument's position.
-            info: Kind, dtype and shape, and maybe what integers are below; see ``BuiltProgram`` in ``turn_runner.py``.
+            info: Kind, dtype, shape and optionally an upper bound; see ``BuiltProgram`` in ``turn_runner.py``.
         """
 
     def device(self) -> Any:
         """TVM's device."""
 
     def check(self) -> None:
-        """Does nothing, unless the machine is gone.
+        """Checks that the machine answers.
 
         Raises:
-            ConnectionError: it is.
+            ConnectionError: it does not.
         """
 
 
@@ -352,10 +345,10 @@ class Loaded(Protocol):
         """The network's outputs for its inputs, which are named and in the order of its parameters."""
 
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
-        """The function that runs the network on these inputs and takes no time for anything else."""
+        """A function that runs the network on these inputs and does nothing else."""
 
     def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
-        """Seconds of each of so many runs on these inputs, taken where the network runs."""
+        """Seconds of each of ``runs`` runs on these inputs, timed on the machine that runs them."""
 
 
 class Compiled(Protocol):
@@ -365,38 +358,47 @@ class Compiled(Protocol):
         """The network's outputs, if it was compiled for this machine; see :meth:`Loaded.run`."""
 
     def export(self, path: Path) -> None:
-        """Writes a library that holds the weights too, for :meth:`Scheduler.load`.
+        """Writes a library with the weights, for :meth:`Networks.load`.
 
         Args:
-            path: ``.so`` for a shared library, ``.tar`` for one that the machine links which loads it.
+            path: ``.so`` for a shared library, ``.tar`` for object files that are linked when they are loaded.
         """
 
 
-class Scheduler(Protocol):
-    """One of TVM's auto-schedulers.
+class Networks(Protocol):
+    """Networks, their tasks, and compiling them.
 
     Attributes:
         name: ``meta-schedule`` or ``auto-scheduler``, as in stores, results and options.
-        checkpoint: The model that ships with the package for it.
-        packages: The Python packages whose versions a result names.
-        records_file: Name of the file of measure records in a work directory.
         run_script: A script that runs an exported library, in which NETWORK stands for the library's name.
     """
 
     name: str
-    checkpoint: Path
-    packages: tuple[str, ...]
-    records_file: str
     run_script: Path
 
-    def versions(self) -> dict[str, str]:
-        """Versions that a result names beside those of ``packages``."""
-
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Names of workloads, the groups ``training`` and ``held-out`` replaced by their members."""
+        """Names of workloads with the groups ``training``, ``held-out`` and ``layers`` replaced by their members."""
+
+    def check_workload(self, name: str) -> None:
+        """Checks that there is a workload of this name.
+
+        Raises:
+            InputError: there is none.
+        """
+
+    def tasks_of_workload(self, name: str, target: Any) -> list[Task]:
+        """The tasks of a network, or the only task of an operator ``kind/number``.
+
+        Raises:
+            InputError: there is no such workload.
+        """
 
     def target(self, hardware: str = "", text: str = "") -> Any:
-        """The target of this machine, or the one that TVM reads in ``text``; Ansor's carries the name ``hardware``.
+        """The target of this machine, or the target that TVM parses from ``text``.
+
+        Args:
+            hardware: Name of the machine, for schedulers whose targets carry one.
+            text: The target as TVM writes it; empty for this machine's.
 
         Raises:
             InputError: TVM knows no such target, or it has no number of cores.
@@ -409,15 +411,15 @@ class Scheduler(Protocol):
         shapes: Mapping[str, tuple[int, ...]] | None = None,
         trusted: bool = False,
     ) -> Network:
-        """A network to tune, with its own weights; the catalogue's are from a fixed seed.
+        """A network to tune, with its own weights; those of the catalogue are drawn with a fixed seed.
 
         Args:
             source: A name of the scheduler's catalogue, the path of an ``.onnx`` or ``.pt2`` file,
                 ``package.module:function``, an ``nn.Module``, a ``torch.export.ExportedProgram``, an
                 ``onnx.ModelProto``, or a Relax or Relay module.
-            inputs: Examples of its inputs, by name or in order; an ``nn.Module`` needs them, others are drawn where
-                they are missing.
-            shapes: The shapes of inputs whose sizes the network leaves open, by name.
+            inputs: Examples of its inputs, by name or in order. An ``nn.Module`` needs them; for other sources missing
+                inputs are drawn.
+            shapes: Input name -> shape, for inputs with dynamic dimensions.
             trusted: Whether a file may run code while it is read.
 
         Raises:
@@ -433,62 +435,108 @@ class Scheduler(Protocol):
             InputError: the network has no task.
         """
 
-    def check_workload(self, name: str) -> None:
-        """Checks that there is a workload of this name.
-
-        Raises:
-            InputError: there is none.
-        """
-
-    def tasks_of_workload(self, name: str, target: Any) -> list[Task]:
-        """The tasks of a network, or the one of a single operator ``kind/number``.
-
-        Raises:
-            InputError: there is no such workload.
-        """
-
     def flops(self, task: Task) -> float:
-        """Floating point operations of one run of the task's program; a multiplication and an addition are two."""
+        """Floating point operations of one run of the task's program; a multiply-add counts as two."""
 
-    def untuned(self, task: Task) -> Any:
-        """The candidate that is the task's program before any schedule."""
+    def dtypes(self, task: Task) -> Sequence[str]:
+        """The dtypes that a task's programs compute with."""
+
+    def compile(
+        self,
+        network: Network,
+        target: Any,
+        work_dir: Path | None = None,
+        tuned: Sequence[Task] = (),
+        chosen: Sequence[tuple[Task, Any]] = (),
+    ) -> Compiled:
+        """Compiles a network with TVM's default schedules, except for the given tasks.
+
+        Args:
+            network: The network.
+            target: The target of the machine that will run it.
+            work_dir: A search's work directory, for the records; default schedules everywhere if None.
+            tuned: The tasks that get their fastest recorded schedule.
+            chosen: Tasks, each with a candidate that was not measured.
+
+        Raises:
+            WorkError: TVM cannot compile the network.
+        """
+
+    def load(self, path: Path, machine: Machine | None = None) -> Loaded:
+        """Loads a library that :meth:`Compiled.export` wrote.
+
+        Args:
+            path: The library, on this machine.
+            machine: Runs it; this machine if None.
+
+        Raises:
+            WorkError: TVM cannot load it.
+        """
+
+
+class Programs(Protocol):
+    """Sampling, measuring and verifying candidates of tasks."""
 
     def sample(self, task: Task, target: Any, count: int, seed: int) -> list[Any]:
-        """Up to ``count`` different random candidates of a task's design space."""
+        """Up to ``count`` distinct random candidates of a task's design space."""
 
     def measure(
         self, groups: Sequence[tuple[Task, Sequence[Any]]], target: Any, settings: MeasureSettings
     ) -> Iterator[tuple[Task, list[Outcome]]]:
         """Builds all candidates on all cores, then runs them one at a time and yields the outcomes task by task.
 
-        A candidate that computes something else than its task's program before any schedule has failed.
+        A candidate with other outputs than its task's unscheduled program has failed.
         """
 
-    def faults(self, candidates: Sequence[tuple[Task, Any]], target: Any) -> list[str]:
-        """Why each candidate is wrong, in a sentence without a subject; empty if it is right.
+    def measure_untuned(
+        self, tasks: Sequence[Task], target: Any, work_dir: Path, tracker: Tracker | None = None
+    ) -> list[Outcome]:
+        """Measures each task's unscheduled program, and records it if :meth:`Networks.compile` needs the record."""
 
-        It is built and runs on this machine, beside its task's program before any schedule, on drawn arguments.
+    def faults(self, candidates: Sequence[tuple[Task, Any]], target: Any) -> list[str]:
+        """What is wrong with each candidate, as a predicate such as ``differs by ...``; empty if it is correct.
+
+        Each is built and run on this machine, and compared with its task's unscheduled program on random arguments.
         """
 
     def describe(self, task: Task, candidate: Any) -> str:
-        """The steps that make a candidate out of its task's program, as text."""
+        """The schedule steps of a candidate, as text."""
 
-    def dtypes(self, task: Task) -> Sequence[str]:
-        """The types of the values that a task's programs compute with."""
 
-    def graphs(
-        self, task: Task, target: Any, candidates: Sequence[Any], detail: Detail = "statements"
-    ) -> ProgramGraphs:
-        """One graph a candidate; an empty one if the candidate cannot be read, and why in ``errors``."""
+class Records(Protocol):
+    """Records of measured programs: of a work directory, or of a folder for training and evaluation.
 
-    def features(self, task: Task, target: Any, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
-        """TVM's per-store features, float32[stores, 164] for each candidate; float32[0, 164] if TVM cannot lower it."""
+    Attributes:
+        records_file: Name of the file of measure records in a work directory.
+    """
 
-    def boosted_trees(self, seed: int = 0) -> BoostedTrees:
-        """An untrained XGBoost cost model of TVM, for training offline."""
+    records_file: str
 
-    def segment_mlp(self, seed: int = 0) -> SegmentMLP:
-        """An untrained ``MLPModel`` of TVM, for training offline."""
+    def record(
+        self, measured: Sequence[tuple[Task, Sequence[Any], Sequence[Outcome]]], target: Any, work_dir: Path
+    ) -> None:
+        """Adds measured candidates to the records of a work directory."""
+
+    def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
+        """Seconds of every recorded program of each task; infinite if it failed.
+
+        Raises:
+            InputError: the records are damaged.
+        """
+
+    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
+        """The fastest recorded candidate of each task; None for a task without a valid record.
+
+        Raises:
+            InputError: the records are damaged.
+        """
+
+    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
+        """Marks the records of a candidate, as :meth:`best` returned it, as failed.
+
+        Raises:
+            InputError: the records are damaged.
+        """
 
     def collection(
         self, folder: Path, plan: CollectPlan, hardware: str, target: Any, machine: Mapping[str, Any]
@@ -496,14 +544,14 @@ class Scheduler(Protocol):
         """Opens a folder of measured programs to extend it.
 
         Args:
-            folder: The folder.
+            folder: The folder; it may be missing.
             plan: What to collect.
-            hardware: In TenSet's layout, the machine's folder.
-            target: The target of the programs.
+            hardware: Name of the machine, for schedulers whose folders may hold measurements of several.
+            target: The target that the programs are built for.
             machine: What measures them, for the card.
 
         Raises:
-            InputError: it was measured on another machine, its card is damaged, or ``hardware`` is no folder's name.
+            InputError: the folder holds measurements of another machine, or ``hardware`` cannot name a folder.
         """
 
     def measured(
@@ -514,13 +562,17 @@ class Scheduler(Protocol):
         Args:
             folder: A MetaSchedule database, or a folder in TenSet's layout.
             hardware: In TenSet's layout, the machine's folder; only needed if there are several.
-            jobs: Threads or processes of the extraction; one a core if None.
-            cluster: Address of a Dask scheduler, whose workers extract instead; empty for this machine.
+            jobs: Number of threads or processes; one per core if None.
+            cluster: Address of a Dask scheduler whose workers extract instead; empty for this machine.
 
         Raises:
             InputError: a file that the folder needs is damaged, or ``hardware`` is wrong.
             FileNotFoundError: the folder holds no measure records.
         """
+
+
+class Searching(Protocol):
+    """Cost models in the scheduler's own form, and its search."""
 
     def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
         """A cost model for this scheduler's search.
@@ -528,8 +580,8 @@ class Scheduler(Protocol):
         Args:
             name: ``gnn``, ``xgb``, ``random``, or the path of a checkpoint.
             seed: Seed of ``random``.
-            tasks: Number of tasks that the search has.
-            batch: Number of programs that it measures at a time.
+            tasks: Number of tasks of the search.
+            batch: Number of programs measured at a time.
 
         Raises:
             InputError: there is no such model or file.
@@ -550,37 +602,6 @@ class Scheduler(Protocol):
             InputError: the records are damaged.
         """
 
-    def record(
-        self, measured: Sequence[tuple[Task, Sequence[Any], Sequence[Outcome]]], target: Any, work_dir: Path
-    ) -> None:
-        """Adds measured candidates to the records of a work directory."""
-
-    def measure_untuned(
-        self, tasks: Sequence[Task], target: Any, work_dir: Path, tracker: Tracker | None = None
-    ) -> list[Outcome]:
-        """Measures each task's program before any schedule, and records it if :meth:`compile` needs the record."""
-
-    def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
-        """Seconds of every program of each task that the work directory has a record of; infinite if it failed.
-
-        Raises:
-            InputError: the records are damaged.
-        """
-
-    def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
-        """The fastest recorded candidate of each task; None for a task of which none has run.
-
-        Raises:
-            InputError: the records are damaged.
-        """
-
-    def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:
-        """Records that a candidate, as :meth:`best` gave it, has failed.
-
-        Raises:
-            InputError: the records are damaged.
-        """
-
     def search(
         self,
         tasks: Sequence[Task],
@@ -592,37 +613,22 @@ class Scheduler(Protocol):
         """Searches schedules of all tasks and records every measured program in the work directory.
 
         Raises:
-            WorkError: the listener said that the search is interrupted; every batch measured before is recorded.
+            WorkError: the listener reported an interruption; every batch measured before is recorded.
         """
 
-    def compile(
-        self,
-        network: Network,
-        target: Any,
-        work_dir: Path | None = None,
-        tuned: Sequence[Task] = (),
-        chosen: Sequence[tuple[Task, Any]] = (),
-    ) -> Compiled:
-        """Compiles a network with TVM's default schedules, but for some of its tasks.
 
-        Args:
-            network: The network.
-            target: The target of the machine that will run it.
-            work_dir: A search's work directory, for the records; default schedules everywhere if None.
-            tuned: The tasks that get their fastest recorded schedule.
-            chosen: Tasks that get a candidate which was never measured.
+class Tuning(Programs, Records, Searching, Protocol):
+    """What searching the tasks of a network takes."""
 
-        Raises:
-            WorkError: TVM cannot compile the network.
-        """
 
-    def load(self, path: Path, machine: Machine | None = None) -> Loaded:
-        """Loads a library that :meth:`Compiled.export` wrote.
+class Scheduler(Networks, Tuning, Protocol):
+    """One of TVM's auto-schedulers.
 
-        Args:
-            path: The library, here.
-            machine: Runs it; this machine if None.
+    Attributes:
+        checkpoint: The pre-trained model that the package ships for it.
+    """
 
-        Raises:
-            WorkError: TVM cannot load it.
-        """
+    checkpoint: Path
+
+    def versions(self) -> dict[str, str]:
+        """Package -> version, for results."""

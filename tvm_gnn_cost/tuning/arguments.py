@@ -1,4 +1,4 @@
-"""Checks of what a user says that need neither torch nor TVM: a mistake is told at once, and not after seconds."""
+"""Checks of arguments that need neither torch nor TVM, so that errors come before the slow imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tvm_gnn_cost.errors import InputError, check_range
 
-#: Option of a tuning -> its least and its largest value. Far above what anybody waits for or a machine holds.
+#: Argument of a tuning -> minimum and maximum, far above what anybody waits for or a machine holds.
 RANGES = {
     "trials": (0, 10**9),
     "minutes": (0, 10**6),
@@ -16,15 +16,15 @@ RANGES = {
     "population": (8, 100_000),
 }
 
-#: Models that ``evaluate`` makes up: chance, and the size of a program.
+#: Trivial baselines of ``evaluate``: random scores, and the size of a program.
 TRIVIAL_MODELS = ("random", "constant", "node-count")
 
 
 def check_settings(trials: int | None, minutes: float | None, seed: int, batch: int, population: int) -> None:
-    """Refuses the numbers of a tuning that are out of range: such a search would not end, or not fit into memory.
+    """Rejects numbers of a tuning with which a search would not end or not fit into memory.
 
     Raises:
-        InputError: one is; the message names its range.
+        InputError: a number is out of range; the message names the range.
     """
     for name, value in (("trials", trials), ("minutes", minutes)):
         check_range(name, value, *RANGES[name])
@@ -36,11 +36,11 @@ def check_settings(trials: int | None, minutes: float | None, seed: int, batch: 
 
 
 def check_cost_model(name: str, others: tuple[str, ...] = ("gnn", "xgb", "random")) -> None:
-    """Refuses a cost model whose file is missing.
+    """Rejects a cost model whose file is missing.
 
     Args:
-        name: One of ``others``, or a path.
-        others: The names that need no file.
+        name: A name in ``others``, or a path.
+        others: The names without a file.
 
     Raises:
         InputError: there is no such file.

@@ -1,4 +1,4 @@
-"""Collects measured programs: samples the design spaces of many tasks, builds and runs the samples."""
+"""Collects measured programs: samples the design spaces of many tasks, and builds and runs the samples."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 
-#: The files of both kinds of collections, which may be compressed until lines are added to them. The card says whether
-#: a folder is of this machine; of another one's, nothing else is unpacked.
+#: Files of collections in either format, which may be compressed until lines are added to them. The cards are unpacked
+#: first: if they are of another machine, the rest stays as it is.
 _CARDS = ("*card.json",)
 _FILES = ("*.json", "*.jsonl", "network_info/*.pkl", "measure_records/*/*.json")
+
+#: Workloads whose tasks are interleaved, and tasks whose programs are built together so that no core idles between
+#: tasks.
+_WORKLOADS_AT_ONCE = _TASKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection holds, and what one call added.
+    """What a collection holds, and what a call of :func:`collect` added.
 
     Attributes:
         folder: The collection.
-        tasks: Tasks of the workloads that were asked for.
-        programs: Programs in the folder.
-        failed: Those of them that failed to build or to run.
-        measured_now: Programs that this call measured and that ran.
-        failed_now: Programs that this call measured and that failed.
+        tasks: Number of tasks of the requested workloads.
+        programs: Number of programs in the folder.
+        failed: Number of programs in the folder that failed to build or to run.
+        measured_now: Number of programs that this call measured and that ran.
+        failed_now: Number of programs that this call measured and that failed.
     """
 
     folder: Path
@@ -66,34 +70,35 @@ def collect(
     target: str = "",
     progress: Progress = ignore,
 ) -> Collected:
-    """Measures the programs that ``folder`` still lacks; call it again after an interruption to go on.
+    """Measures the programs that are missing in ``folder``; the same call resumes after an interruption.
 
     A program that fails to build or to run is recorded as failed.
 
     Args:
         workloads: Names of networks and operators (``resnet-18``, ``dense/0``), or the groups ``training``,
             ``held-out`` and ``layers``.
-        folder: Where the collection is kept: a MetaSchedule database, or a folder in TenSet's layout. Files that are
-            compressed in there are unpacked.
-        random: Random samples of the design space, for each task.
-        guided: Samples near the fastest ones measured so far, for each task.
-        seed: Of the samples.
-        repeats: Times that each program is measured, at another place in memory each time.
-        turns: How often the programs of a task take turns in a repeat.
-        patience_s: For so many seconds a batch is measured again while other processes keep the machine busy.
+        folder: The collection: a MetaSchedule database, or a folder in TenSet's layout. Compressed files in it are
+            unpacked.
+        random: Number of random samples of each task's design space.
+        guided: Number of samples of each task near the fastest programs measured so far.
+        seed: Seed of the samples.
+        repeats: Number of measurements of each program, each at another place in memory.
+        turns: Number of interleaved runs of each program of a task in a repeat.
+        patience_s: Seconds for which a batch is measured again while other processes keep the machine busy.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
-        tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs, one task each; programs are built
-            here. By default this machine runs them.
-        key: The key of these machines; they should be alike.
+        tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs; they are built on this machine.
+            By default this machine runs them.
+        key: The key of these machines, which should be identical.
         target: TVM's target of these machines, by default this machine's: JSON or a tag for ``meta-schedule``, such as
-            ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4}``, a text for ``auto-scheduler``.
+            ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4}``; for ``auto-scheduler`` a string such
+            as ``llvm -mtriple=aarch64-linux-gnu -num-cores=4``.
         progress: Receives events.
 
     Raises:
-        InputError: a workload or the target is unknown, the tracker's address is none, or the folder holds measurements
-            of another machine.
-        WorkError: the tracker does not answer, or has no such machine.
+        InputError: a workload or the target is unknown, the tracker's address is invalid, or the folder holds
+            measurements of another machine.
+        WorkError: the tracker does not answer, or has no machine with this key.
         WrongTVM: the installed TVM does not have the scheduler.
     """
     chosen = scheduler_named(scheduler)
@@ -103,7 +108,7 @@ def collect(
     check_folder(Path(folder))
     machines, built_for = tracker_at(tracker, key), chosen.target(hardware, target)
     if machines is not None:
-        count_machines(machines)  # A tracker that does not answer is told before networks are loaded.
+        count_machines(machines)  # fails before networks are loaded if the tracker does not answer
     for name in plan.workloads:
         chosen.check_workload(name)
     unpack(Path(folder), _CARDS)
@@ -112,24 +117,24 @@ def collect(
     settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines)
     collection.open()
     filler = _Filler(chosen, built_for, plan, settings, collection, progress)
-    for start in range(0, len(plan.workloads), plan.workloads_at_once):
-        filler.fill(plan.workloads[start : start + plan.workloads_at_once])
+    for start in range(0, len(plan.workloads), _WORKLOADS_AT_ONCE):
+        filler.fill(plan.workloads[start : start + _WORKLOADS_AT_ONCE])
     return Collected(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
 
 
-def _in_turn(groups: Sequence[Sequence[Task]]) -> list[Task]:
-    """The tasks of all workloads in turn, so that a collection that is cut short has some of everything."""
+def _interleaved(groups: Sequence[Sequence[Task]]) -> list[Task]:
+    """The tasks of all workloads, interleaved, so that an interrupted collection has programs of every workload."""
     longest = max(map(len, groups), default=0)
     return [group[i] for i in range(longest) for group in groups if i < len(group)]
 
 
 class _Filler:
-    """Measures what a collection lacks.
+    """Measures the missing programs of a collection.
 
     Attributes:
         seen: Keys of all tasks.
-        measured: Programs that were measured and ran.
-        failed: Programs that failed.
+        measured: Number of programs that were measured and ran.
+        failed: Number of programs that failed.
     """
 
     def __init__(
@@ -148,7 +153,7 @@ class _Filler:
         self.measured = self.failed = 0
 
     def fill(self, workloads: Sequence[str]) -> None:
-        """Measures what the tasks of some workloads lack."""
+        """Measures the missing programs of the tasks of these workloads."""
         groups = [(name, self._tasks(name)) for name in workloads]
         unknown = [(name, tasks) for name, tasks in groups if any(task.workload is not None for task in tasks)]
         if unknown:
@@ -157,26 +162,26 @@ class _Filler:
             for problem in self.collection.problems[noted:]:
                 self.progress(Note(f"left out: {problem}"))
         waiting = []
-        for task in _in_turn([self._new(name, tasks) for name, tasks in groups]):
-            if task.workload is not None and self._lacks(task):
+        for task in _interleaved([self._new(name, tasks) for name, tasks in groups]):
+            if task.workload is not None and self._is_incomplete(task):
                 waiting.append(task)
             else:
                 self.progress(TaskFinished(task.name))
-        for start in range(0, len(waiting), self.plan.tasks_at_once):
-            self._measure(waiting[start : start + self.plan.tasks_at_once])
+        for start in range(0, len(waiting), _TASKS_AT_ONCE):
+            self._measure(waiting[start : start + _TASKS_AT_ONCE])
 
-    def _lacks(self, task: Task) -> bool:
+    def _is_incomplete(self, task: Task) -> bool:
         return any(self.collection.missing(task, phase) for phase in SAMPLING_PHASES)
 
     def _tasks(self, workload: str) -> list[Task]:
-        """The tasks of a workload; those that the folder has in full are not made again."""
+        """The tasks of a workload; they are not extracted again if the folder has all their programs."""
         known = self.collection.known(workload)
-        if known and not any(self._lacks(task) for task in known):
+        if known and not any(self._is_incomplete(task) for task in known):
             return known
         return self.scheduler.tasks_of_workload(workload, self.target)
 
     def _new(self, workload: str, tasks: Sequence[Task]) -> list[Task]:
-        """The tasks that no workload before had."""
+        """The tasks that no earlier workload has."""
         new = [task for task in tasks if task.key not in self.seen]
         self.seen.update(task.key for task in tasks)
         self.progress(TasksFound(workload, len(new)))
@@ -187,9 +192,9 @@ class _Filler:
         for phase in SAMPLING_PHASES:
             wanted = [(task, collection.missing(task, phase)) for task in tasks]
             sampled = collection.sample(phase, wanted) if any(count for _, count in wanted) else []
-            # A small design space may have no more different programs.
+            # A small design space may be exhausted.
             groups = [group for group in sampled if group[1]]
-            candidates = {task.key: some for task, some in groups}
+            candidates = {task.key: programs for task, programs in groups}
             for task, outcomes in self.scheduler.measure(groups, self.target, self.settings) if groups else ():
                 collection.append(phase, task, candidates[task.key], outcomes)
                 bad = sum(outcome.failure is not None for outcome in outcomes)

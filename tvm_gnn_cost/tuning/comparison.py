@@ -11,30 +11,30 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.measuring.verification import precision_of
 
-#: The difference, relative to an output's largest value, that a rounding of this share explains after many layers.
+#: Accumulated rounding errors of a deep network's outputs, in multiples of the precision of its dtype.
 _LAYERS = 300.0
 
-#: Functions such as erf are approximated in float64 too.
+#: Lower bound of the tolerance: functions such as erf are approximations, in float64 too.
 _LEAST = 1e-8
 
-#: Roundings to whole numbers, as of quantized networks, change an output by this, and so does what is no rounding.
+#: Upper bound of the tolerance, and the tolerance of quantized networks.
 _LARGEST = 0.05
 
 Outputs = Sequence[npt.NDArray[Any]]
 
 
 def limit(dtypes: Iterable[str]) -> float:
-    """The difference from the framework, relative to an output's largest value, that the types of a network explain.
+    """The tolerated difference from the framework, relative to an output's largest value.
 
     Args:
-        dtypes: The types of the values that its programs compute with.
+        dtypes: The dtypes that the network computes with.
 
     >>> f"{limit(['float32', 'int64']):.1g} {limit(['float16', 'float32']):.1g} {limit(['float32', 'int8']):.1g}"
     '0.0003 0.05 0.05'
     """
-    found = set(dtypes)
-    precision = precision_of(sorted(found))
-    if precision and found & {"int8", "uint8"}:
+    names = set(dtypes)
+    precision = precision_of(sorted(names))
+    if precision and names & {"int8", "uint8"}:
         return _LARGEST
     if not precision:
         return 0.0
@@ -42,7 +42,7 @@ def limit(dtypes: Iterable[str]) -> float:
 
 
 def fault(outputs: Outputs, reference: Outputs, allowed: float, framework: str) -> str:
-    """Why outputs are wrong, in a sentence without a subject; empty if they are right.
+    """What is wrong with outputs, as a predicate; empty if they are correct.
 
     Args:
         outputs: The network's.
@@ -51,15 +51,15 @@ def fault(outputs: Outputs, reference: Outputs, allowed: float, framework: str) 
         framework: Its name.
     """
     if len(outputs) != len(reference):
-        return f"gives {len(outputs)} outputs, and {framework} gives {len(reference)}"
-    for number, (found, right) in enumerate(zip(outputs, reference, strict=True)):
-        if (found.shape, found.dtype) != (right.shape, right.dtype):
+        return f"has {len(outputs)} outputs, but {framework} has {len(reference)}"
+    for number, (output, expected) in enumerate(zip(outputs, reference, strict=True)):
+        if (output.shape, output.dtype) != (expected.shape, expected.dtype):
             return (
-                f"gives {found.dtype}{list(found.shape)} in output {number}, and {framework} gives "
-                f"{right.dtype}{list(right.shape)}"
+                f"returns {output.dtype}{list(output.shape)} as output {number}, but {framework} returns "
+                f"{expected.dtype}{list(expected.shape)}"
             )
-        if not _same_places(found, right):
-            return f"has NaN or infinity in output {number} where {framework} has none, or the other way round"
+        if not _same_positions(output, expected):
+            return f"has NaN or infinity in output {number} at other positions than {framework}"
     difference = relative_difference(outputs, reference)
     if difference <= allowed:
         return ""
@@ -69,16 +69,16 @@ def fault(outputs: Outputs, reference: Outputs, allowed: float, framework: str) 
 def relative_difference(outputs: Outputs, reference: Outputs) -> float:
     """The largest difference of any output, relative to the largest value of that output's reference.
 
-    Infinite if the outputs have other shapes, or NaN or infinity in other places.
+    Infinite if the shapes differ, or the positions of NaN or infinity.
     """
-    if [one.shape for one in outputs] != [one.shape for one in reference]:
+    if [output.shape for output in outputs] != [output.shape for output in reference]:
         return math.inf
     return max((_difference(*pair) for pair in zip(outputs, reference, strict=True)), default=0.0)
 
 
 def tell_nothing(reference: Outputs) -> bool:
-    """Whether outputs would be the same for most wrong networks: they are NaN, or all the same, in every output."""
-    return not any(_tells(one) for one in reference)
+    """Whether outputs cannot verify a network: every output is constant or has no finite value."""
+    return not any(_tells(output) for output in reference)
 
 
 def _tells(output: npt.NDArray[Any]) -> bool:
@@ -89,18 +89,18 @@ def _tells(output: npt.NDArray[Any]) -> bool:
 
 def _difference(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
     wide: Any = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
-    one, other = left.astype(wide), right.astype(wide)
-    finite = np.isfinite(one) & np.isfinite(other)
-    if not _same_places(one, other):
+    wide_left, wide_right = left.astype(wide), right.astype(wide)
+    finite = np.isfinite(wide_left) & np.isfinite(wide_right)
+    if not _same_positions(wide_left, wide_right):
         return math.inf
-    largest = float(np.abs(other[finite]).max(initial=0.0)) or 1.0
-    return float(np.abs(one[finite] - other[finite]).max(initial=0.0)) / largest
+    largest = float(np.abs(wide_right[finite]).max(initial=0.0)) or 1.0
+    return float(np.abs(wide_left[finite] - wide_right[finite]).max(initial=0.0)) / largest
 
 
-def _same_places(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    """Whether NaN and infinities of each sign are in the same places."""
+def _same_positions(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    """Whether NaN and infinities of each sign are at the same positions."""
     if left.dtype.kind in "biu" and right.dtype.kind in "biu":
         return True
-    one, other = (each if each.dtype.kind == "c" else each.astype(np.float64) for each in (left, right))
-    odd = ~(np.isfinite(one) & np.isfinite(other))
-    return bool(np.array_equal(one[odd], other[odd], equal_nan=True))
+    wide_left, wide_right = (side if side.dtype.kind == "c" else side.astype(np.float64) for side in (left, right))
+    odd = ~(np.isfinite(wide_left) & np.isfinite(wide_right))
+    return bool(np.array_equal(wide_left[odd], wide_right[odd], equal_nan=True))

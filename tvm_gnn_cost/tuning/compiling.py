@@ -1,4 +1,4 @@
-"""Compiles a network with the schedules that were chosen, and without those that make it compute something else."""
+"""Compiles a network with the chosen schedules, except for schedules that change its outputs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.measuring.arguments import is_float, nudged
 from tvm_gnn_cost.measuring.verification import precision_of
 from tvm_gnn_cost.progress import Note, Progress
-from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler, Task
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Networks, Task
 from tvm_gnn_cost.tuning.choosing import Choice, Chooser
 from tvm_gnn_cost.tuning.comparison import fault, limit, relative_difference, tell_nothing
 
-#: Schedules to look for, one after the other, before all are given up.
+#: Number of wrong schedules to search for before the network gets TVM's default schedules.
 _CULPRITS = 2
 
-#: So many times what a rounding of its inputs changes in its outputs, a network may differ from its framework.
+#: Tolerated difference from the framework, in multiples of what rounding the inputs changes in the outputs.
 _AMPLIFIED = 10.0
 
-#: Likewise, so many times what two runs of the framework differ.
+#: Tolerated difference from the framework, in multiples of the difference of two of its runs.
 _NOISE = 2.0
 
-#: Standard deviations of the inputs that are drawn where the given ones tell nothing.
+#: Standard deviations of inputs to draw if the outputs for the given inputs verify nothing.
 _OTHERS = (1.0, 10.0, 0.1)
 
-#: But not by more than this.
+#: Upper bound of the tolerance for a network that amplifies rounding errors.
 _MOST = 0.05
 
 #: Runs a compiled network on its machine.
@@ -41,7 +41,7 @@ Run = Callable[[Compiled, "dict[str, npt.NDArray[Any]]"], "tuple[npt.NDArray[Any
 
 
 class Compiler:
-    """Compiles a network, and tells whether what it compiled computes what the framework does.
+    """Compiles a network and compares its outputs with its framework's.
 
     Args:
         scheduler: The scheduler.
@@ -55,7 +55,7 @@ class Compiler:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: Networks,
         network: Network,
         tasks: list[Task],
         target: Any,
@@ -66,7 +66,9 @@ class Compiler:
         self.scheduler, self.network, self.target = scheduler, network, target
         self.work_dir, self.run, self.progress = work_dir, run, progress
         known = {dtype for task in tasks for dtype in scheduler.dtypes(task)}
-        self.dtypes = sorted(known | {str(one.dtype) for one in (*network.inputs.values(), *(network.expected or ()))})
+        self.dtypes = sorted(
+            known | {str(array.dtype) for array in (*network.inputs.values(), *(network.expected or ()))}
+        )
         self.allowed = max(limit(self.dtypes), _NOISE * network.noise)
 
     @cached_property
@@ -76,9 +78,9 @@ class Compiler:
 
     @cached_property
     def example(self) -> tuple[dict[str, npt.NDArray[Any]], tuple[npt.NDArray[Any], ...]]:
-        """Inputs, and the framework's outputs for them, or the untuned network's where there is none.
+        """Inputs, and the expected outputs: the framework's, or the untuned network's if no framework can run it.
 
-        They are the network's own, or others if its outputs for those tell nothing.
+        If the outputs for the network's example inputs verify nothing, the inputs are drawn.
         """
         inputs = dict(self.network.inputs)
         expected = self.network.expected
@@ -93,25 +95,25 @@ class Compiler:
         if tell_nothing(expected):
             self.progress(
                 Note(
-                    f"all outputs of {self.network.name} are the same or no numbers for these inputs, which verifies "
-                    "little; give examples of its inputs"
+                    f"every output of {self.network.name} is constant or NaN for these inputs, which verifies little; "
+                    "pass example inputs"
                 )
             )
         return inputs, expected
 
     @property
     def framework(self) -> str:
-        """Whose outputs these are."""
+        """Name of what computed the expected outputs."""
         return framework_of(self.network)
 
     def compile(self, chooser: Chooser) -> Compiled:
-        """The network with schedules that the chooser chose.
+        """The network with the schedules of a chooser.
 
         Args:
-            chooser: Chooses, and strikes off what turns out to be wrong here.
+            chooser: Chooses the schedules; wrong schedules are struck off in it.
 
         Raises:
-            WorkError: the network is wrong with TVM's default schedules too, or TVM cannot compile it.
+            WorkError: the outputs are wrong with TVM's default schedules too, or TVM cannot compile the network.
         """
         for _ in range(_CULPRITS):
             choice = chooser.choose()
@@ -120,23 +122,23 @@ class Compiler:
                 return tuned
             self._check_untuned()
             self.progress(
-                Note(f"with the chosen schedules, {self.network.name} {why}; looking for the one that is wrong")
+                Note(f"with the chosen schedules, {self.network.name} {why}; searching for the wrong schedule")
             )
             task, candidate = self._culprit(choice)
-            recorded = candidate is None
-            if recorded:
-                (candidate,) = self.scheduler.best([task], self.work_dir)
-            chooser.strike(task, candidate, f"makes the network wrong, which {why}", recorded=recorded)
+            if candidate is None:
+                chooser.strike_recorded(task, f"breaks the network, which {why}")
+            else:
+                chooser.strike(task, candidate, f"breaks the network, which {why}")
             chooser.keep_default([task])
         choice = chooser.choose()
         tuned, why = self._judged(choice)
         if tuned is not None and not why:
             return tuned
-        self.progress(Note(f"{self.network.name} still {why}; it gets TVM's default schedules"))
+        self.progress(Note(f"{self.network.name} still {why}; using TVM's default schedules"))
         return self.untuned
 
     def _judged(self, choice: Choice) -> tuple[Compiled | None, str]:
-        """The network with these schedules, or None if TVM cannot compile it, and what is wrong with it."""
+        """The network with these schedules (None if TVM cannot compile it), and its fault."""
         try:
             compiled = self.scheduler.compile(self.network, self.target, self.work_dir, choice.tuned, choice.chosen)
             return compiled, self._fault(compiled)
@@ -144,41 +146,46 @@ class Compiler:
             return None, f"fails: {error}"
 
     def _fault(self, compiled: Compiled) -> str:
-        """What is wrong with a compiled network; empty if nothing is."""
+        """What is wrong with a compiled network, as a predicate; empty if it is correct."""
         inputs, reference = self.example
         outputs = self.run(compiled, inputs)
         why = fault(outputs, reference, self.allowed, self.framework)
         if why and relative_difference(outputs, reference) <= _MOST:
-            # A network may change much with a rounding of its inputs, and then its framework does too.
+            # A network may amplify rounding errors of its inputs; then its framework amplifies them too.
             precision = precision_of(self.dtypes)
-            other = {name: nudged(one, precision) if is_float(one.dtype) else one for name, one in inputs.items()}
-            amplified = _AMPLIFIED * relative_difference(self.run(compiled, other), outputs)
+            nudged_inputs = {
+                name: nudged(array, precision) if is_float(array.dtype) else array for name, array in inputs.items()
+            }
+            amplified = _AMPLIFIED * relative_difference(self.run(compiled, nudged_inputs), outputs)
             if amplified > self.allowed:
                 self.allowed = min(_MOST, amplified)
                 why = fault(outputs, reference, self.allowed, self.framework)
         return why
 
     def _check_untuned(self) -> None:
-        """Checks that the network is right with TVM's default schedules.
+        """Checks that the network is correct with TVM's default schedules.
 
         Raises:
-            WorkError: it is not.
+            WorkError: it is not correct.
         """
         why = self._fault(self.untuned)
         if why:
             raise WorkError(
-                f"{self.network.name} {why}, with TVM's default schedules too: it was not imported as it is, or TVM "
-                "compiles it wrongly; there is no library"
+                f"{self.network.name} {why}, with TVM's default schedules too: the importer or TVM is wrong; "
+                "no library is written"
             )
 
     def _culprit(self, choice: Choice) -> tuple[Task, Any]:
-        """A task whose schedule makes the network wrong, and its candidate, None for a recorded one; by bisection."""
+        """A task whose schedule breaks the network, by bisection, and its candidate; None for a recorded candidate."""
         pairs = [*((task, None) for task in choice.tuned), *choice.chosen]
         right, wrong = 0, len(pairs)
         while wrong - right > 1:
             middle = (right + wrong) // 2
-            some = pairs[:middle]
-            part = Choice([t for t, one in some if one is None], [(t, one) for t, one in some if one is not None])
+            first = pairs[:middle]
+            part = Choice(
+                [t for t, candidate in first if candidate is None],
+                [(t, candidate) for t, candidate in first if candidate is not None],
+            )
             if self._judged(part)[1]:
                 wrong = middle
             else:
@@ -187,18 +194,18 @@ class Compiler:
 
 
 def run_once(
-    scheduler: Scheduler, machine: Machine | None, compiled: Compiled, inputs: dict[str, npt.NDArray[Any]]
+    scheduler: Networks, machine: Machine | None, compiled: Compiled, inputs: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[Any], ...]:
     """The outputs of a network that was just compiled.
 
     Args:
-        scheduler: The one that compiled it.
+        scheduler: The scheduler that compiled it.
         machine: Runs it; this machine if None.
         compiled: The network.
         inputs: Its inputs by name.
 
     Raises:
-        WorkError: it cannot be run.
+        WorkError: the network cannot be run.
     """
     # TVM raises errors of any type.
     try:
@@ -215,19 +222,19 @@ def run_once(
 
 
 def _drawn(inputs: dict[str, npt.NDArray[Any]], deviation: float) -> dict[str, npt.NDArray[Any]]:
-    """Other inputs: floats with a standard deviation; integers may be indices, and stay."""
+    """Inputs with floats drawn with a standard deviation; integers may be indices and stay."""
     rng = np.random.default_rng(0)
     return {
-        name: (deviation * rng.standard_normal(one.shape)).astype(one.dtype) if is_float(one.dtype) else one
-        for name, one in inputs.items()
+        name: (deviation * rng.standard_normal(array.shape)).astype(array.dtype) if is_float(array.dtype) else array
+        for name, array in inputs.items()
     }
 
 
 def _run_framework(network: Network, inputs: dict[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
-    """What the framework gives; None if none can run the network on these inputs."""
+    """The framework's outputs; None if no framework can run the network on these inputs."""
     if network.program is None:
         return None
-    # Inputs that were drawn may be none for this network, and frameworks raise errors of any type.
+    # The network may not accept drawn inputs, and frameworks raise errors of any type.
     try:
         if onnx_graphs.accepts(network.program):
             return onnx_graphs.run(network.program, inputs)
@@ -239,7 +246,7 @@ def _run_framework(network: Network, inputs: dict[str, npt.NDArray[Any]]) -> tup
 
 
 def framework_of(network: Network) -> str:
-    """Whose outputs a network's are compared with."""
+    """Name of what a network's outputs are compared with."""
     if network.expected is None:
         return "the untuned network"
     return "ONNX" if onnx_graphs.accepts(network.program) else "PyTorch"

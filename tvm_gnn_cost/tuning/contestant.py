@@ -1,4 +1,4 @@
-"""The process of a contestant: a compiled network, one of its peers, or a large matrix product."""
+"""The process that runs a compiled network, a peer such as PyTorch, or a large matrix product, to be timed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
 
     Args:
         runner: A scheduler's name for a library of TVM, or a peer's name.
-        program: The library, or the network as its framework holds it.
+        program: The library, or the file of the network for a peer.
         inputs: An npz file with the inputs as ``arr_0`` and so on, and their ``names``.
-        outputs: The npz file that is written, with the outputs in their order.
+        outputs: The npz file to write, with the outputs in order.
 
     Raises:
         CannotRun: a package is missing.
@@ -33,7 +33,7 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
     with np.load(inputs) as file:
         arrays = {str(name): file[f"arr_{number}"] for number, name in enumerate(file["names"])}
     if runner in NAMES:
-        # The whole scheduler would take seconds more to import.
+        # Importing the whole scheduler would take seconds.
         loaded = package(runner).load_library(Path(program))
         np.savez(outputs, *loaded.run(arrays))
         bound: Callable[[], Any] = loaded.bind(arrays)
@@ -49,7 +49,7 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
 
 
 def matrix_product() -> Callable[[], Any]:
-    """A product of two square float32 matrices with PyTorch."""
+    """A function that multiplies two square float32 matrices with PyTorch."""
     import torch
 
     torch.set_num_threads(usable_cores())
@@ -64,8 +64,8 @@ def _arrays(outputs: Any) -> Iterator[npt.NDArray[Any]]:
     elif hasattr(outputs, "numpy"):
         yield outputs.numpy()
     elif outputs is not None:
-        for one in outputs.values() if isinstance(outputs, Mapping) else outputs:
-            yield from _arrays(one)
+        for output in outputs.values() if isinstance(outputs, Mapping) else outputs:
+            yield from _arrays(output)
 
 
 if __name__ == "__main__":

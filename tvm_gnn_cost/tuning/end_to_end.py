@@ -1,4 +1,4 @@
-"""Compares the tuned network end to end with the untuned network, PyTorch, torch.compile and ONNX Runtime."""
+"""Times the tuned network end to end against the untuned network, PyTorch, torch.compile and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.contest import Contestant, contest
 from tvm_gnn_cost.progress import Progress, Stage
-from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Networks
 from tvm_gnn_cost.tuning import contestant
 from tvm_gnn_cost.tuning.comparison import relative_difference
 from tvm_gnn_cost.tuning.compiling import framework_of
 from tvm_gnn_cost.tuning.peers import peers_of, save_program
 from tvm_gnn_cost.tuning.result import EndToEnd, NetworkTimes
 
-#: Runs of a network on another machine in each of its turns.
-_RUNS_ELSEWHERE = 3
+#: Number of timings of a network on another machine, and of runs per timing, of which the median counts.
+_REPEATS_ELSEWHERE, _RUNS_ELSEWHERE = 10, 3
 
 
 def compare_end_to_end(
@@ -38,20 +38,20 @@ def compare_end_to_end(
     interrupted: Callable[[], bool],
     repeats: int = 10,
 ) -> EndToEnd:
-    """Times the network's contestants in turn, each in its own process, and compares their outputs with the reference.
+    """Times libraries and peers, interleaved, each in a separate process, and compares their outputs.
 
-    The reference is the framework's output, or that of the untuned network where there is none.
+    The reference is the framework's output, or the untuned network's if no framework can run the network.
 
     Args:
-        network: Gives the inputs, the output to compare with and the program of the peers.
-        scheduler: Which one's libraries ``tuned`` and ``untuned`` are.
-        tuned: The library with the fastest schedules found.
+        network: The network with its inputs, expected outputs and program for the peers.
+        scheduler: Name of the scheduler that compiled ``tuned`` and ``untuned``.
+        tuned: The library with the best schedules.
         untuned: The network with TVM's default schedules.
-        logs: Where a contestant that fails leaves what it printed.
-        peers: Whether to time PyTorch, torch.compile and ONNX Runtime too, as far as they can run the network.
+        logs: Folder for the output of processes that fail.
+        peers: Whether to time PyTorch, torch.compile and ONNX Runtime too, if they can run the network.
         progress: Receives the stages.
         interrupted: Whether the user pressed Ctrl-C.
-        repeats: Times that each is timed.
+        repeats: Number of timings of each network.
 
     Raises:
         WorkError: the tuned library cannot be run.
@@ -66,18 +66,18 @@ def compare_end_to_end(
         programs["untuned"] = (scheduler, folder / "untuned.so")
         contestants, outputs = line_up(programs, network.inputs, folder)
         takes = " (torch.compile takes up to a minute)" if "torch.compile" in programs else ""
-        progress(Stage(f"starting {', '.join(programs)}{takes}, each in a process of its own"))
+        progress(Stage(f"starting {', '.join(programs)}{takes}, each in a separate process"))
         timed = contest(contestants, logs, repeats=repeats, progress=progress, interrupted=interrupted)
-        found = {one.name: one for one in timed}
-        if found["tuned"].failure:
-            raise WorkError(f"the tuned network cannot be run: {found['tuned'].failure}")
-        arrays = {name: _read(path) for name, path in outputs.items() if not found[name].failure}
+        times = {timing.name: timing for timing in timed}
+        if times["tuned"].failure:
+            raise WorkError(f"the tuned network cannot be run: {times['tuned'].failure}")
+        arrays = {name: _read(path) for name, path in outputs.items() if not times[name].failure}
     reference = arrays.get("untuned") if network.expected is None else network.expected
-    product = found.pop(MATRIX_PRODUCT)
+    product = times.pop(MATRIX_PRODUCT)
     return EndToEnd(
         [
-            NetworkTimes(name, one.seconds, _difference(arrays.get(name), reference), one.failure)
-            for name, one in found.items()
+            NetworkTimes(name, timing.seconds, _difference(arrays.get(name), reference), timing.failure)
+            for name, timing in times.items()
         ],
         matrix_product=operations_per_second(product.seconds) if product.seconds else None,
         reference=framework_of(network),
@@ -87,32 +87,30 @@ def compare_end_to_end(
 
 def compare_elsewhere(
     network: Network,
-    scheduler: Scheduler,
+    scheduler: Networks,
     tuned: Path,
     untuned: Compiled,
     machine: Machine,
     *,
     progress: Progress,
     interrupted: Callable[[], bool],
-    repeats: int = 10,
 ) -> EndToEnd:
-    """Times the tuned and the untuned network in turn on another machine, where the peers cannot run.
+    """Times the tuned and the untuned network, interleaved, on a tracker's machine, where no peer is installed.
 
     Args:
-        network: Gives the inputs and the output to compare with.
-        scheduler: The one that compiled it.
-        tuned: The library with the fastest schedules found.
+        network: The network with its inputs and expected outputs.
+        scheduler: The scheduler that compiled it.
+        tuned: The library with the best schedules.
         untuned: The network with TVM's default schedules.
-        machine: The machine, which measures nothing else meanwhile.
+        machine: The machine, with nothing else running on it.
         progress: Receives the stages.
         interrupted: Whether the user pressed Ctrl-C.
-        repeats: Times that each is timed; a repeat is the median of some runs.
 
     Raises:
-        WorkError: a library cannot be run, or the machine is gone.
+        WorkError: a library cannot be run, or the connection to the machine is lost.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    progress(Stage("timing tuned, untuned in turn, on a machine of the tracker"))
+    progress(Stage("timing tuned, untuned, interleaved, on a machine of the tracker"))
     with TemporaryDirectory() as temporary:
         other = Path(temporary) / f"untuned{tuned.suffix}"
         untuned.export(other)
@@ -120,16 +118,16 @@ def compare_elsewhere(
     seconds: dict[str, list[float]] = {name: [] for name in loaded}
     # TVM's errors of another machine have several types.
     try:
-        outputs = {name: one.run(network.inputs) for name, one in loaded.items()}
-        for _ in range(repeats):
-            for name, one in loaded.items():
+        outputs = {name: library.run(network.inputs) for name, library in loaded.items()}
+        for _ in range(_REPEATS_ELSEWHERE):
+            for name, library in loaded.items():
                 if interrupted():
                     raise KeyboardInterrupt
-                seconds[name].append(median(one.seconds(network.inputs, _RUNS_ELSEWHERE)))
+                seconds[name].append(median(library.seconds(network.inputs, _RUNS_ELSEWHERE)))
     except Exception as error:
         raise WorkError(f"the network cannot be run on a machine of the tracker: {last_line(error)}") from error
     reference = outputs["untuned"] if network.expected is None else network.expected
-    networks = [NetworkTimes(name, own, _difference(outputs[name], reference)) for name, own in seconds.items()]
+    networks = [NetworkTimes(name, repeats, _difference(outputs[name], reference)) for name, repeats in seconds.items()]
     return EndToEnd(networks, matrix_product=None, reference=framework_of(network), peers=False)
 
 
@@ -144,15 +142,15 @@ def _difference(
     return None if outputs is None or reference is None else relative_difference(outputs, reference)
 
 
-#: The name of the matrix product among the contestants.
+#: Name of the matrix product among the contestants.
 MATRIX_PRODUCT = "matrix product"
 
 
 def peer_programs(network: Network, folder: Path) -> dict[str, tuple[str, Path]]:
-    """The peers that can run a network: name -> who runs it, which is the peer, and the network as it reads it.
+    """The peers that can run a network: name -> name of the runner, and the file of the network.
 
     Args:
-        network: The network; one of TVM's own form has no peers.
+        network: The network; a Relax or Relay module has no peers.
         folder: Where its program is saved.
     """
     if network.program is None:
@@ -164,15 +162,15 @@ def peer_programs(network: Network, folder: Path) -> dict[str, tuple[str, Path]]
 def line_up(
     programs: Mapping[str, tuple[str, Path]], inputs: Mapping[str, npt.NDArray[Any]], folder: Path
 ) -> tuple[list[Contestant], dict[str, Path]]:
-    """The contestants: the programs of a network in their order, and a large matrix product.
+    """What to time: the programs of a network in their order, and a large matrix product.
 
     Args:
-        programs: Name -> who runs it, a scheduler for a library or a peer, and the program.
+        programs: Name -> runner (a scheduler's name for a library, or a peer's name), and the program.
         inputs: The network's inputs by name.
-        folder: Where the inputs are saved, and where each contestant leaves its outputs.
+        folder: Where the inputs and each program's outputs are saved.
 
     Returns:
-        The contestants, and by name the npz files where the outputs will be.
+        The contestants, and name -> npz file for the outputs.
     """
     saved = folder / "inputs.npz"
     np.savez(saved, *inputs.values(), names=np.array(list(inputs)))
@@ -185,5 +183,5 @@ def line_up(
 
 
 def operations_per_second(seconds: Sequence[float]) -> float:
-    """Floating point operations a second of the matrix product, in the fastest of its turns."""
+    """Floating point operations per second of the matrix product, at its fastest."""
     return 2 * contestant.SIZE**3 / min(seconds)

@@ -8,10 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
-from tvm_gnn_cost.datasets.records import Problem, is_database
+from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.datasets.split import networks_to_test
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.datasets.tenset import is_tenset
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.compare import (
     Evaluation,
@@ -25,8 +24,7 @@ from tvm_gnn_cost.evaluation.compare import (
 )
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Progress, ignore
-from tvm_gnn_cost.schedulers import scheduler as scheduler_named
-from tvm_gnn_cost.schedulers import scheduler_of
+from tvm_gnn_cost.schedulers import holds_records, package, scheduler_of
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.tuning.extract import extract
 
@@ -82,7 +80,7 @@ def model_by_name(name: str) -> NamedModel:
     if name == "node-count":
         return NamedModel(node_count(_CONSTANT))
     if name.startswith("xgb:"):
-        trees = scheduler_named().boosted_trees()
+        trees = package().OfflineTrees()
         trees.load(Path(name.removeprefix("xgb:")))
         return NamedModel(trained_xgb(trees))
     checkpoint = Checkpoint.load(Path(name))
@@ -120,20 +118,22 @@ def evaluate(
     details = sorted({model.detail for model in named.values()})
     with_features = any(name.startswith("xgb:") for name in models)
     problems: tuple[Problem, ...] = ()
-    if is_tenset(Path(source)) or is_database(Path(source)):
+    if holds_records(Path(source)):
         programs, problems = _extracted(Path(source), details, with_features, networks, hardware, progress)
     elif hardware is not None:
-        raise InputError(f"--hardware is for a folder in TenSet's layout, and {source} is none; leave it out")
+        raise InputError(
+            f"hardware is for a folder in TenSet's layout, but {source} is not such a folder; leave it out"
+        )
     else:
         programs = dict.fromkeys(details, _loaded(GraphStore(Path(source)), with_features, networks))
     chosen = tuple(networks_to_test(next(iter(programs.values())).networks, networks))
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for name, model in named.items():
         for scheduler in sorted({task.scheduler for task in programs[model.detail].tasks}):
             model.check_scheduler(scheduler)
-        found |= compare({name: model.predict}, programs[model.detail], chosen)
-    trained_on = {name: [one for one in chosen if one in model.networks] for name, model in named.items()}
-    return Evaluations(chosen, found, trained_on, problems)
+        evaluations |= compare({name: model.predict}, programs[model.detail], chosen)
+    trained_on = {name: [network for network in chosen if network in model.networks] for name, model in named.items()}
+    return Evaluations(chosen, evaluations, trained_on, problems)
 
 
 def _extracted(
@@ -158,8 +158,8 @@ def _extracted(
             if not done.added:
                 listed = "".join(f"\nleft out: {problem}" for problem in problems[:20])
                 raise InputError(f"none of the {len(problems) + done.known} records of {folder} could be read{listed}")
-            found = _loaded(GraphStore(store), with_features, networks)
-            programs[detail] = found if found.networks else _as_network(found, name)
+            stored = _loaded(GraphStore(store), with_features, networks)
+            programs[detail] = stored if stored.networks else _as_network(stored, name)
     return programs, problems
 
 

@@ -134,20 +134,20 @@ def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list
         info, seconds = folder.task_info(record), folder.seconds(record)
         if info is not None and np.isfinite(seconds):
             tasks.setdefault(info.identity, (info.name, []))[1].append((seconds, record))
-    for _, own in tasks.values():
-        own.sort(key=lambda one: one[0])
-    ordered = sorted(tasks.values(), key=lambda one: -one[1][0][0])
+    for _, records in tasks.values():
+        records.sort(key=lambda record: record[0])
+    ordered = sorted(tasks.values(), key=lambda task: -task[1][0][0])
     if not ordered:
         raise InputError(f"{path} has no program that ran")
     if wanted.isdecimal():
         if len(wanted) > 9 or not 0 < int(wanted) <= len(ordered):
             raise InputError(f"{path} has {len(ordered)} tasks; there is no task {wanted[:20]}")
         return ordered[int(wanted) - 1]
-    named = [one for one in ordered if wanted in one[0]]
-    if not named:
-        some = ", ".join(name for name, _ in ordered[:10])
-        raise InputError(f"no task of {path} has '{wanted}' in its name; its slowest ones are {some}")
-    return named[0]
+    matching = [task for task in ordered if wanted in task[0]]
+    if not matching:
+        slowest = ", ".join(name for name, _ in ordered[:10])
+        raise InputError(f"no task of {path} has '{wanted}' in its name; its slowest ones are {slowest}")
+    return matching[0]
 
 
 def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
@@ -166,13 +166,13 @@ def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
     for node in range(len(parent)):
         line_of.append(at.get(node, line_of[parent[node]] if parent[node] >= 0 else 0))
     share = np.bincount(line_of, nodes.share, len(listing.lines))
-    found = []
+    described = []
     for number, (text, node) in enumerate(listing.lines):
         has = number == 0 or node >= 0
         trees = float(nodes.trees[node]) if node >= 0 and np.isfinite(nodes.trees[node]) else None
         kept = int(nodes.kept[node]) if node >= 0 else None
-        found.append(Line(text, float(share[number]) if has else None, trees, kept))
-    return tuple(found)
+        described.append(Line(text, float(share[number]) if has else None, trees, kept))
+    return tuple(described)
 
 
 def write_page(explanation: Explanation, path: Path) -> None:

@@ -20,7 +20,7 @@ from tvm_gnn_cost.schedulers import scheduler_of
 
 @dataclass(frozen=True)
 class Extraction:
-    """What an extraction did: programs added, programs that were there already, records left out."""
+    """Number of programs added, number of programs already in the store, and records that were skipped."""
 
     added: int
     known: int
@@ -41,27 +41,28 @@ def extract(
 ) -> Extraction:
     """Replays the records of a folder and appends their graphs to a store, a shard at a time.
 
-    Records that are in the store already are not replayed again, so an interrupted extraction goes on where it was;
-    networks that were found since reach their tasks. A record that cannot be replayed is left out and reported.
+    Records that are already in the store are not replayed again, so an interrupted extraction resumes; networks that
+    were added to the folder's tasks since are added in the store. A record that cannot be replayed is skipped and
+    reported.
 
     Args:
         folder: A MetaSchedule database, or a folder in TenSet's layout.
-        store: The folder of the store.
-        detail: ``tree`` for every node of the syntax trees, ``statements`` without those of index arithmetic, which is
+        store: Folder of the data set store.
+        detail: ``tree`` for every node of the syntax trees, ``statements`` without nodes of index arithmetic, which is
             what the default model reads.
-        features: Also extract TVM's own per-store features, which its XGBoost model needs; slower by half.
-        hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
-        programs_at_once: Programs of one shard, in memory at a time.
-        jobs: Threads, or processes for TenSet's layout; one a core if None. With 1 there is no process that a damaged
-            record could crash apart from this one.
-        dask: Address of a Dask scheduler (``tcp://HOST:8786``), whose workers extract instead of this machine. They
-            need this package with the same TVM, see ``folder`` under the same path, and have one thread each; the store
-            is written here.
+        features: Whether to extract TVM's features of TensorIR stores too, which its XGBoost model needs; 50% slower.
+        hardware: In TenSet's layout, the folder in ``measure_records``; only needed if there are several.
+        programs_at_once: Number of programs of a shard, which are in memory together.
+        jobs: Number of threads, or of processes for TenSet's layout; one per core if None. With 1, a damaged record can
+            crash this process.
+        dask: Address of a Dask scheduler (``tcp://HOST:8786``) whose workers extract instead of this machine. They need
+            this package with the same TVM and ``folder`` under the same path, and one thread each; the store is
+            written by this process.
         progress: Receives an ``Advanced`` after every shard.
 
     Raises:
         FileNotFoundError: the folder holds no measure records.
-        InputError: the store was written by another version or with another detail, or the folder is damaged.
+        InputError: the store is of another version or detail, or the folder is damaged.
         WorkError: no Dask scheduler with a worker answers.
         WrongTVM: the installed TVM cannot replay the records.
     """

@@ -1,7 +1,7 @@
 """Turns a plain log of ``auto_scheduler`` into a folder in TenSet's layout, which ``extract`` and ``evaluate`` read.
 
-A log names its tasks by workload keys, which differ between versions of TVM, and does not hold the tasks. They are made
-again from the network, and matched by the shapes of their tensors and by whether the log's programs apply to them.
+A log identifies its tasks by workload keys, which differ between versions of TVM, and does not contain the tasks. They
+are extracted from the network again, and matched by tensor shapes and by whether the log's programs apply to them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tvm_gnn_cost.schedulers.scheduler import Task
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """What was written, and what was not.
+    """The result of an import.
 
     Attributes:
         folder: The folder.
-        records: Records that were written.
-        tasks: Tasks of the network that have records.
-        network_tasks: Tasks that the network has.
-        problems: Lines that are no records, and the first line of each task that could not be matched.
+        records: Number of records written.
+        tasks: Number of tasks of the network with records.
+        network_tasks: Number of tasks of the network.
+        problems: Unreadable lines, and the first line of each task that could not be matched.
     """
 
     folder: Path
@@ -50,20 +50,20 @@ def import_log(
     jobs: int | None = None,
     progress: Progress = ignore,
 ) -> ImportedLog:
-    """Writes the records of a log, with their tasks, into a folder in TenSet's layout; what is there stays.
+    """Adds the records of a log, with their tasks, to a folder in TenSet's layout.
 
     Args:
-        log: A file of measure records, one a line.
+        log: A file of measure records, one per line.
         folder: The folder.
         network: The network that was tuned, as ``tune`` takes it.
-        shapes: The shapes of inputs whose sizes the network leaves open, by name.
-        hardware: The folder of ``measure_records`` for the machine that measured.
-        jobs: Processes that try the records; one a core if None.
-        progress: Receives what is done.
+        shapes: Input name -> shape, for inputs with dynamic dimensions.
+        hardware: The folder in ``measure_records`` for the machine that measured.
+        jobs: Number of processes that apply the records; one per core if None.
+        progress: Receives events.
 
     Raises:
         FileNotFoundError: there is no such log.
-        InputError: the log holds no record, or none that belongs to the network.
+        InputError: the log has no record of a task of the network.
         WrongTVM: the installed TVM has no ``auto_scheduler``.
     """
     log, folder = Path(log), Path(folder)
@@ -71,12 +71,12 @@ def import_log(
     scheduler = package("auto-scheduler")
     problems: list[Problem] = []
     groups = _by_workload(log, problems)
-    progress(Step("making the network's tasks"))
+    progress(Step("extracting the network's tasks"))
     made = scheduler.SCHEDULER.network(network, shapes=shapes)
     tasks = scheduler.SCHEDULER.tasks(made, scheduler.SCHEDULER.target(hardware))
     progress(Step(f"matching {len(groups)} tasks of the log"))
     candidates = {key: [task for task in tasks if _sizes(task.key) == _sizes(key)] for key in groups}
-    pairs = [(task, key) for key, some in candidates.items() for task in some]
+    pairs = [(task, key) for key, tasks_of_key in candidates.items() for task in tasks_of_key]
     fit = dict(zip(pairs, scheduler.count_applicable([(task, groups[key]) for task, key in pairs], jobs), strict=True))
     matched: list[tuple[Task, Sequence[RecordLine]]] = []
     for key, lines in groups.items():
@@ -88,7 +88,7 @@ def import_log(
             problems.append(Problem(log, lines[0].line, _why_not(made.name, key, candidates[key], chosen)))
     if not matched:
         listed = "".join(f"\nleft out: {problem}" for problem in problems[:20])
-        raise InputError(f"no record of {log} belongs to a task of {made.name}{listed}")
+        raise InputError(f"no record of {log} matches a task of {made.name}{listed}")
     scheduler.save_tasks(folder, [(made.name, tasks)])
     records = folder / "measure_records" / hardware
     written = sum(_write(record_file(records, task.key), task, lines) for task, lines in matched)
@@ -99,7 +99,7 @@ def _by_workload(log: Path, problems: list[Problem]) -> dict[str, list[RecordLin
     """The records of each workload key.
 
     Raises:
-        InputError: there is none.
+        InputError: the log has no record.
     """
     groups: dict[str, list[RecordLine]] = {}
     for line in record_lines(log):
@@ -109,12 +109,12 @@ def _by_workload(log: Path, problems: list[Problem]) -> dict[str, list[RecordLin
             problems.append(Problem(log, line.line, str(error)))
     if not groups:
         why = f"; {problems[0]}" if problems else ""
-        raise InputError(f"{log} holds no measure record of auto_scheduler{why}")
+        raise InputError(f"{log} has no measure record of auto_scheduler{why}")
     return groups
 
 
 def _sizes(workload_key: str) -> list[int] | None:
-    """The sizes of a task's tensors one after another, as a key ends with them; older keys do not nest them.
+    """The flat list of a task's tensor sizes from its key; older keys do not nest them.
 
     >>> _sizes('["4d0b", [1, 8], [8]]') == _sizes('["92a1", 1, 8, 8]') == [1, 8, 8]
     True
@@ -124,8 +124,8 @@ def _sizes(workload_key: str) -> list[int] | None:
     except (TypeError, ValueError):
         return None
     flat: list[int] = []
-    for one in shapes:
-        flat += one if isinstance(one, list) else [one]
+    for size in shapes:
+        flat += size if isinstance(size, list) else [size]
     return flat
 
 
@@ -133,12 +133,12 @@ def _why_not(network: str, key: str, candidates: Sequence[Task], chosen: Sequenc
     if chosen:
         return f"its programs apply to several tasks of {network}: {', '.join(task.name for task in chosen)}"
     if candidates:
-        return f"its programs apply to none of the tasks of {network} with its shapes {_sizes(key)}"
+        return f"its programs apply to no task of {network} with its shapes {_sizes(key)}"
     return f"no task of {network} has tensors of its shapes {_sizes(key)}"
 
 
 def _write(path: Path, task: Task, lines: Sequence[RecordLine]) -> int:
-    """Adds the lines that a file lacks, with the task's own key; returns their number."""
+    """Adds the lines that are missing in a file, with the task's key; returns their number."""
     there = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     new = []
     for line in lines:

@@ -17,33 +17,33 @@ from tvm_gnn_cost.files import parse_json, replacing, write_json, write_text
 from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
-from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Scheduler
+from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Networks
 
-#: How other JSON files of a work directory begin.
+#: Prefixes of other JSON files in a work directory.
 _TAKEN = ("tuning", "database_", "records", "untuned")
 
 
 def write_library(
     compiled: Compiled,
     network: Network,
-    scheduler: Scheduler,
+    scheduler: Networks,
     target: str,
     work_dir: Path,
     about: Mapping[str, Any],
     machine: Machine | None = None,
 ) -> Path:
-    """Writes the library, what it takes and gives beside it, and the script that runs it.
+    """Writes the library, a JSON file with its inputs and outputs, and a script that runs it.
 
-    It is a shared library for this machine, and for another one an archive which that machine links when it loads it.
+    For this machine it is a shared library, for another machine an archive of object files that is linked on loading.
 
     Args:
         compiled: The tuned network.
-        network: Its inputs, and the names of its outputs.
-        scheduler: The one that compiled it.
+        network: The network, for its inputs and the names of its outputs.
+        scheduler: The scheduler that compiled it.
         target: The target that it was compiled for.
-        work_dir: Where the files go.
-        about: What else the JSON file says: what the network was tuned with.
-        machine: The machine that it was compiled for; this one if None.
+        work_dir: The folder of the files.
+        about: More fields of the JSON file: how the network was tuned.
+        machine: The machine that it was compiled for; this machine if None.
 
     Returns:
         The library's path.
@@ -52,8 +52,7 @@ def write_library(
         WorkError: the library cannot be written, loaded or run.
     """
     path = work_dir / f"{file_name(network.name)}.{'so' if machine is None else 'tar'}"
-    # TVM takes the form of what it writes from the suffix.
-    # Always of one name: the next run removes what a killed one left.
+    # TVM derives the format from the suffix. The name is constant, so that the next run removes what a killed run left.
     scratch = work_dir / ".library.unfinished"
     scratch.mkdir(exist_ok=True)
     with replacing(path) as unfinished:
@@ -63,7 +62,7 @@ def write_library(
             compiled.export(exported)
             exported.replace(unfinished)
         except Exception as error:
-            raise WorkError(f"TVM cannot write {path}, which takes a C++ compiler: {last_line(error)}") from error
+            raise WorkError(f"TVM cannot write {path}, which needs a C++ compiler: {last_line(error)}") from error
         finally:
             shutil.rmtree(scratch)
     outputs = scheduler.load(path, machine).run(network.inputs)
@@ -84,7 +83,7 @@ def write_library(
 
 
 def file_name(network: str) -> str:
-    """A network's name as that of a file, and of none that a work directory has anyway.
+    """A file name for a network, distinct from the other files of a work directory.
 
     >>> file_name("dense/0"), file_name("tuning")
     ('dense-0', 'tuning-network')
@@ -94,9 +93,9 @@ def file_name(network: str) -> str:
 
 
 def _output_names(network: Network, count: int) -> list[str]:
-    """An ONNX model names its outputs, a network of PyTorch does not."""
+    """The names of the outputs, which only an ONNX model has."""
     if onnx_graphs.accepts(network.program):
-        return [one.name for one in network.program.graph.output]
+        return [output.name for output in network.program.graph.output]
     return [f"output_{number}" for number in range(count)]
 
 
@@ -108,25 +107,28 @@ class TunedNetwork:
     """A library of a work directory, loaded to be run.
 
     Args:
-        path: The library; what it takes and gives is in the JSON file beside it.
+        path: The library, with the JSON file of its inputs and outputs beside it.
 
     Raises:
-        InputError: it is gone, or was made for another machine.
-        WorkError: it cannot be loaded.
+        InputError: a file is missing, or the library was compiled for another machine.
+        WorkError: the library cannot be loaded.
     """
 
     def __init__(self, path: Path) -> None:
         beside = path.with_suffix(".json")
         for file in (path, beside):
             if not file.is_file():
-                raise InputError(f"{file} does not exist; tune again in {path.parent}, which writes it")
+                raise InputError(f"{file} does not exist; tune in {path.parent} again to write it")
         try:
             about = parse_json(beside.read_text(encoding="utf-8"))
-            self.inputs = {one["name"]: (tuple(one["shape"]), np.dtype(one["dtype"])) for one in about["inputs"]}
+            self.inputs = {
+                described["name"]: (tuple(described["shape"]), np.dtype(described["dtype"]))
+                for described in about["inputs"]
+            }
             name, target = about["scheduler"], about["target"]
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
-                f"{beside} does not describe a library ({error!r}); remove it and tune again in {path.parent}"
+                f"{beside} does not describe a library ({error!r}); remove it and tune in {path.parent} again"
             ) from error
         scheduler = scheduler_named(name)
         here = str(scheduler.target())
@@ -135,10 +137,10 @@ class TunedNetwork:
         self.loaded = scheduler.load(path)
 
     def run(self, inputs: Any) -> Any:
-        """Runs the network; :meth:`tvm_gnn_cost.tuning.result.TuneResult.run` says with what.
+        """Runs the network; see :meth:`tvm_gnn_cost.tuning.result.TuneResult.run`.
 
         Raises:
-            InputError: the inputs are not the network's.
+            InputError: the inputs do not fit the network.
         """
         outputs = self.loaded.run(self._named(inputs))
         return outputs[0] if len(outputs) == 1 else outputs
@@ -147,16 +149,16 @@ class TunedNetwork:
         if not isinstance(inputs, Mapping):
             inputs = inputs if isinstance(inputs, Sequence) else (inputs,)
             if len(inputs) != len(self.inputs):
-                raise InputError(f"the network has the inputs {', '.join(self.inputs)}; {len(inputs)} were given")
+                raise InputError(f"expected {len(self.inputs)} inputs ({', '.join(self.inputs)}), got {len(inputs)}")
             inputs = dict(zip(self.inputs, inputs, strict=True))
         if set(inputs) != set(self.inputs):
-            raise InputError(f"the network has the inputs {', '.join(self.inputs)}; not {', '.join(map(str, inputs))}")
+            raise InputError(f"expected inputs {', '.join(self.inputs)}, got {', '.join(map(str, inputs))}")
         return {name: _array(name, inputs[name], *wanted) for name, wanted in self.inputs.items()}
 
 
 def _array(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A value of any framework as an array of the given shape and type."""
+    """A value of any framework as an array of the given shape and dtype."""
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise InputError(f"input {name} is {dtype}{list(shape)}, not {array.dtype}{list(array.shape)}")
+        raise InputError(f"input {name}: expected {dtype}{list(shape)}, got {array.dtype}{list(array.shape)}")
     return array.astype(dtype, copy=False)

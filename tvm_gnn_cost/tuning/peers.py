@@ -1,6 +1,6 @@
-"""Runs a network with what people run it with today: PyTorch, torch.compile and ONNX Runtime.
+"""Runs a network with the peers of TVM: PyTorch, torch.compile and ONNX Runtime.
 
-A network goes to these as a file, ``program.pt2`` (torch.export) or ``program.onnx``.
+Each reads it from a file, ``program.pt2`` (torch.export) or ``program.onnx``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 
 from tvm_gnn_cost.importing import exported, onnx_graphs
 
-#: Runs a network and returns its outputs as the framework holds them.
+#: Runs a network and returns its outputs in the framework's form.
 Run = Callable[[], Any]
 
-#: Prepares the network in a file, with these inputs, on so many threads.
+#: Prepares the network in a file, with inputs and a number of threads.
 Peer = Callable[[Path, Sequence[npt.NDArray[Any]], int], Run]
 
 
@@ -33,7 +33,7 @@ def save_program(program: Any, folder: Path) -> Path:
 
 
 def peers_of(program: Path) -> dict[str, Peer]:
-    """What can run a network of this kind, by name."""
+    """The peers that can run a file: name -> peer."""
     from_torch: dict[str, Peer] = {"PyTorch": eager, "torch.compile": compiled} if program.suffix == ".pt2" else {}
     return from_torch | {"ONNX Runtime": onnx_runtime}
 
@@ -49,10 +49,10 @@ def compiled(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Ru
 
 
 def onnx_runtime(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Run:
-    """ONNX Runtime; a network of PyTorch is exported to ONNX, into the folder that it lies in.
+    """ONNX Runtime; a PyTorch program is exported to ONNX beside its file.
 
     Raises:
-        ModuleNotFoundError: ONNX Runtime, or what exports to ONNX, is not installed.
+        ModuleNotFoundError: ONNX Runtime, or a package for the export to ONNX, is missing.
     """
     import onnxruntime
 
@@ -61,16 +61,16 @@ def onnx_runtime(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    feed = {one.name: array for one, array in zip(session.get_inputs(), inputs, strict=True)}
+    feed = {parameter.name: array for parameter, array in zip(session.get_inputs(), inputs, strict=True)}
     return lambda: session.run(None, feed)
 
 
 def _to_onnx(path: Path) -> Path:
     program = torch.onnx.export(torch.export.load(path), dynamo=True, verbose=False)
     assert program is not None
-    found = path.with_suffix(".onnx")
-    program.save(found)
-    return found
+    written = path.with_suffix(".onnx")
+    program.save(written)
+    return written
 
 
 def _in_torch(
@@ -78,7 +78,7 @@ def _in_torch(
 ) -> Run:
     torch.set_num_threads(threads)
     program = torch.export.load(path)
-    args, kwargs = exported.arguments(program, [torch.from_numpy(one) for one in inputs])
+    args, kwargs = exported.arguments(program, [torch.from_numpy(array) for array in inputs])
     module = prepare(program.module())
 
     def run() -> Any:

@@ -18,10 +18,10 @@ from tvm_gnn_cost.tuning.result import PHASES, CurvePoint, NetworkTimes, TuneRes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The page's name in the work directory.
+#: Name of the page in the work directory.
 FILE_NAME = "report.html"
 
-#: Columns of how fast something computes, and of that over the speed of a large matrix product on this machine.
+#: Columns of the throughput, and of its share of a large matrix product's on this machine.
 _SPEED = ("GFLOPS", "of peak")
 
 _BLUE = "#1f6feb"
@@ -29,7 +29,7 @@ _BLUE = "#1f6feb"
 
 @dataclass(frozen=True)
 class TableContent:
-    """A table as text; the first column names the row, the others hold numbers."""
+    """A table as text; the first column is the row's name, the others are numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -38,18 +38,18 @@ class TableContent:
 
 
 def write_report(work_dir: Path) -> Path:
-    """Writes ``work_dir/report.html`` from the result there; the page loads nothing from elsewhere.
+    """Writes the self-contained page ``work_dir/report.html`` from the result in ``work_dir``.
 
     Returns:
         The page's path.
 
     Raises:
-        FileNotFoundError: nothing was tuned in ``work_dir``.
-        InputError: its result is damaged.
+        FileNotFoundError: ``work_dir`` has no result.
+        InputError: the result is damaged.
     """
     result = load_result(work_dir)
     *others, last = tables(result)
-    # In a terminal the outcome comes last, on a page first.
+    # The end-to-end table comes last in a terminal and first on a page.
     ordered = [*others, last] if result.end_to_end is None else [last, *others]
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     page = environment.get_template("report.html.j2").render(
@@ -65,14 +65,14 @@ def write_report(work_dir: Path) -> Path:
 
 
 def headline(result: TuneResult) -> str:
-    """The outcome in one sentence."""
+    """The result in one sentence."""
     if result.end_to_end is None:
-        return f"Not finished: {result.trials} programs are measured."
+        return f"Not finished: {result.trials} programs measured."
     tuned = result.end_to_end.tuned
-    others = [one for one in result.end_to_end.networks if one is not tuned]
-    # The untuned network counts only where there is nothing better to compare with.
-    peers = [one for one in others if one.seconds and one.name != "untuned"] or others
-    compared = ", ".join(f"{one.name} {latency(one.latency)}" for one in peers)
+    others = [network for network in result.end_to_end.networks if network is not tuned]
+    # The untuned network is only mentioned without peers.
+    peers = [network for network in others if network.seconds and network.name != "untuned"] or others
+    compared = ", ".join(f"{network.name} {latency(network.latency)}" for network in peers)
     return (
         f"{result.settings.network}: {latency(tuned.latency)} tuned; {f'{compared}; ' if compared else ''}"
         f"after {result.trials} measured programs in {duration(result.searching_seconds)}."
@@ -80,16 +80,16 @@ def headline(result: TuneResult) -> str:
 
 
 def tables(result: TuneResult) -> list[TableContent]:
-    """The tables of a run: its tasks, where the time went and, once it was compared, the network end to end."""
-    found = [*([_struck(result)] if result.struck else []), _tasks(result), _time(result)]
-    return found if result.end_to_end is None else [*found, _end_to_end(result)]
+    """The tables of a run: its tasks, the time by phase and, after the comparison, the network end to end."""
+    parts = [*([_struck(result)] if result.struck else []), _tasks(result), _time(result)]
+    return parts if result.end_to_end is None else [*parts, _end_to_end(result)]
 
 
 def _tasks(result: TuneResult) -> TableContent:
     whole = result.latency
-    # Those that are not used come last.
+    # Unused tasks come last.
     ordered = sorted(
-        zip(result.used, result.tasks, strict=True), key=lambda one: (-one[0], -one[1].weight * one[1].latency)
+        zip(result.used, result.tasks, strict=True), key=lambda pair: (-pair[0], -pair[1].weight * pair[1].latency)
     )
     rows = [
         (
@@ -117,39 +117,39 @@ def _tasks(result: TuneResult) -> TableContent:
 
 
 def _struck(result: TuneResult) -> TableContent:
-    """The programs that compute something else."""
-    rows = [(one.task, f"it {one.reason}") for one in result.struck]
-    note = "The next fastest programs took their places. The steps that make each one are in tuning.json."
-    return TableContent("Struck off: programs that compute something else", ("task", "why"), rows, note)
+    """The programs with wrong outputs."""
+    rows = [(program.task, f"it {program.reason}") for program in result.struck]
+    note = "The next fastest programs are used instead. The schedule steps of each program are in tuning.json."
+    return TableContent("Struck off: programs with wrong outputs", ("task", "reason"), rows, note)
 
 
 def _speed(result: TuneResult, flops: float, seconds: float) -> tuple[str, str]:
-    """The columns of _SPEED; moving data is no floating point operation."""
+    """The columns of _SPEED; - for tasks that only move data."""
     share = result.share_of_matrix_product(flops, seconds)
     speed = f"{flops / seconds / 1e9:.3g}" if flops and math.isfinite(seconds) else "-"
     return speed, "-" if share is None else f"{100 * share:.0f} %"
 
 
 def _kept(result: TuneResult) -> str:
-    """Says which tasks the tuning did nothing for."""
+    """The note on tasks without a tuned schedule."""
     used = [task for task, is_used in zip(result.tasks, result.used, strict=True) if is_used]
     replaced = [task.name for task in result.tasks if task not in used]
-    sentences = ["The slowest first; share is that of the weighted sum."]
+    sentences = ["Slowest first; share of the weighted sum."]
     slower = [task.name for task in used if task.best is not None and not task.improved]
     if result.settings.trials == 0:
-        sentences.append("Nothing was measured: the cost model chose the schedules.")
+        sentences.append("No program was measured: the cost model chose the schedules.")
     else:
         measured = [task for task in used if math.isfinite(task.latency)]
         kept = {
-            "Not measured, the cost model chose the schedule": [task for task in used if task not in measured],
+            "Not measured, schedule chosen by the cost model": [task for task in used if task not in measured],
             "Not searched, default schedule kept": [task for task in measured if not task.trials],
             "Every program failed, default schedule kept": [t for t in measured if t.trials and t.best is None],
         }
         sentences += [f"{why}: {', '.join(task.name for task in tasks)}." for why, tasks in kept.items() if tasks]
     if slower:
-        sentences.append(f"Nothing faster than the default schedule found, default kept: {', '.join(slower)}.")
+        sentences.append(f"No schedule faster than the default, default kept: {', '.join(slower)}.")
     if replaced:
-        sentences.append(f"Not used, as another task computes the same in less time: {', '.join(replaced)}.")
+        sentences.append(f"Not used, replaced by faster equivalent tasks: {', '.join(replaced)}.")
     return " ".join(sentences)
 
 
@@ -158,26 +158,24 @@ def _end_to_end(result: TuneResult) -> TableContent:
     compared = result.end_to_end
     rows = [
         (
-            one.name,
-            latency(one.latency),
-            latency(min(one.seconds)),
-            latency(max(one.seconds)),
-            _ratio(one.latency, compared.tuned.latency),
-            *_speed(result, result.flops, one.latency),
-            "-" if one.difference is None else f"{one.difference:.2g}",
+            network.name,
+            latency(network.latency),
+            latency(min(network.seconds)),
+            latency(max(network.seconds)),
+            _ratio(network.latency, compared.tuned.latency),
+            *_speed(result, result.flops, network.latency),
+            "-" if network.difference is None else f"{network.difference:.2g}",
         )
-        for one in compared.networks
-        if one.seconds
+        for network in compared.networks
+        if network.seconds
     ]
     sentences = [
-        f"{len(compared.tuned.seconds)} repeats, in turn, each network in a process of its own on all cores.",
-        f"The difference from {compared.reference} is relative to the largest output.",
+        f"{len(compared.tuned.seconds)} interleaved repeats, each network in a separate process on all cores.",
+        f"Difference from {compared.reference}, relative to the largest output value.",
     ]
     if compared.matrix_product is not None:
-        sentences.append(
-            f"The peak is what a large matrix product reaches: {compared.matrix_product / 1e9:.0f} GFLOPS."
-        )
-    sentences += [f"{one.name} cannot be timed: {one.failure}." for one in compared.networks if not one.seconds]
+        sentences.append(f"Peak: a large matrix product, {compared.matrix_product / 1e9:.0f} GFLOPS.")
+    sentences += [f"{peer.name} cannot be timed: {peer.failure}." for peer in compared.networks if not peer.seconds]
     return TableContent(
         f"{result.settings.network}, end to end",
         ("network", "median", "fastest", "slowest", "over tuned", *_SPEED, "difference"),
@@ -194,13 +192,13 @@ def _time(result: TuneResult) -> TableContent:
     ]
     rows.append(("all", f"{sum(result.seconds.values()):.1f} s", "100.0 %"))
     return TableContent(
-        "Where the time went",
+        "Time by phase",
         ("phase", "seconds", "share"),
         rows,
         "Prediction includes feature or graph extraction; running includes waiting for other measurements on "
         "this machine; preparation loads the network and measures the default schedules of small tasks; verification "
-        "runs the chosen schedules beside the default ones; compilation writes the library and checks it; comparison "
-        "compiles the untuned network and times both beside the peers.",
+        "compares the chosen schedules with the default schedules; compilation writes the library and checks it; "
+        "comparison compiles the untuned network and times both and the peers.",
     )
 
 
@@ -212,7 +210,7 @@ def _settings(result: TuneResult) -> TableContent:
         ("cost model", settings.cost_model),
         ("trials", "-" if settings.trials is None else str(settings.trials)),
         ("minutes", "-" if settings.minutes is None else f"{settings.minutes:g}"),
-        ("programs a batch", str(settings.batch)),
+        ("batch", str(settings.batch)),
         ("population", str(settings.population)),
         ("seed", str(settings.seed)),
         ("target", settings.target),
@@ -224,11 +222,11 @@ def _settings(result: TuneResult) -> TableContent:
 
 
 def latency(seconds: float) -> str:
-    """Seconds as text in a unit that leaves one to three digits before the point."""
+    """Seconds as text with three significant digits, in s, ms, µs or ns."""
     if not math.isfinite(seconds):
         return "-"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        # Rounded to three digits this is 1.
+        # From here on it rounds to at least 1.
         if seconds * scale >= 0.9995:
             return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
     return f"{seconds * 1e9:.3g} ns"
@@ -265,15 +263,17 @@ def _plot(x: list[float], y: list[float], label: str) -> Markup:
 
 
 def _bars(networks: Sequence[NetworkTimes]) -> Markup:
-    """The latencies end to end as bars; without the untuned network where it would dwarf the others."""
-    timed = [one for one in networks if one.seconds]
-    longest = max(one.latency for one in timed if one.name != "untuned")  # the tuned one is always timed
-    shown = [one for one in timed if one.latency <= 4 * longest][::-1]
+    """The end-to-end latencies as bars, without networks that would dwarf the others."""
+    timed = [network for network in networks if network.seconds]
+    longest = max(network.latency for network in timed if network.name != "untuned")  # the tuned network has times
+    shown = [network for network in timed if network.latency <= 4 * longest][::-1]
 
     def draw(axes: Axes) -> None:
-        colors = [_BLUE if one.name == "tuned" else "#8c959f" for one in shown]
-        bars = axes.barh([one.name for one in shown], [1e3 * one.latency for one in shown], color=colors)
-        axes.bar_label(bars, [latency(one.latency) for one in shown], padding=3)
+        colors = [_BLUE if network.name == "tuned" else "#8c959f" for network in shown]
+        bars = axes.barh(
+            [network.name for network in shown], [1e3 * network.latency for network in shown], color=colors
+        )
+        axes.bar_label(bars, [latency(network.latency) for network in shown], padding=3)
         axes.set(xlabel="median latency, ms")
         axes.margins(x=0.2)
 
@@ -284,7 +284,7 @@ def _svg(draw: Callable[[Axes], None], height: float, salt: str) -> Markup:
     """A figure as inline SVG, of the given height in inches."""
     import matplotlib
 
-    # Without a salt of their own, two figures on one page would share ids. Names may contain dollar signs.
+    # Without different salts, the ids of two figures on a page would clash. Names may contain dollars.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):
         from matplotlib.figure import Figure
 
@@ -296,5 +296,5 @@ def _svg(draw: Callable[[Axes], None], height: float, salt: str) -> Markup:
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = file.getvalue()
-    # Inside a page the XML declaration and the document type have no place.
+    # Inline SVG has no XML declaration and document type.
     return Markup(svg[svg.index("<svg") :])

@@ -1,4 +1,4 @@
-"""The result of a tuning run, as it is saved in its work directory."""
+"""The result of a tuning run, saved as ``tuning.json`` in its work directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,10 +17,10 @@ from tvm_gnn_cost.tuning.arguments import check_settings
 from tvm_gnn_cost.tuning.library import TunedNetwork
 from tvm_gnn_cost.typed_json import from_json
 
-#: Where in the work directory the result is.
+#: Name of the result in the work directory.
 FILE_NAME = "tuning.json"
 
-#: The phases of a run, in the order of a table; the keys of ``TuneResult.seconds``.
+#: The phases of a run in table order, the keys of ``TuneResult.seconds``.
 PHASES = (
     "preparation",
     "initial population",
@@ -39,7 +38,7 @@ PHASES = (
 #: The phases that follow the search.
 _AFTER_SEARCHING = ("verification", "compilation", "comparison")
 
-#: What a measured program or network takes, and what a phase does, in seconds.
+#: Range of a measured latency, and maximum of a phase, in seconds.
 _LATENCY, _LONGEST = (1e-12, 1e9), 1e12
 
 
@@ -48,16 +47,16 @@ class Settings:
     """The arguments of a tuning run.
 
     Attributes:
-        network: The network's name: in the catalogue, or of its file, function or class.
-        trials: Programs to measure, over all tasks and all runs in this work directory; 0 to take the cost model's own
-            choices; None for no limit.
+        network: Name of the network in the catalogue, or of its file, function or class.
+        trials: Number of programs to measure, over all tasks and all runs in this work directory; None for no limit.
+            With 0, the cost model chooses the schedules.
         minutes: Minutes to search, over all runs in this work directory; None for no limit.
         cost_model: ``gnn``, ``xgb``, ``random`` or a checkpoint's path.
         seed: The seed of the search.
         target: TVM's target, as JSON.
-        batch: Programs measured at a time.
-        population: Candidates that the evolutionary search keeps.
-        scheduler: ``meta-schedule`` or ``auto-scheduler``.
+        batch: Number of programs measured at a time.
+        population: Population size of the evolutionary search.
+        scheduler: Name of the scheduler.
         digest: A hash of the network and its weights; empty for a name in the catalogue.
     """
 
@@ -69,15 +68,15 @@ class Settings:
     target: str
     batch: int
     population: int
-    scheduler: str = "meta-schedule"
+    scheduler: str
     digest: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses numbers out of their ranges."""
+        """Rejects numbers that are out of range."""
         check_settings(self.trials, self.minutes, self.seed, self.batch, self.population)
 
     def covered_by(self, trials: int, seconds: float) -> bool:
-        """Whether so many measured programs or so many seconds of search use up the budget."""
+        """Whether a number of measured programs or the seconds of a search use up the budget."""
         return (self.trials is not None and trials >= self.trials) or (
             self.minutes is not None and seconds >= 60 * self.minutes
         )
@@ -89,14 +88,14 @@ class TaskResult:
 
     Attributes:
         name: TVM's name of the task.
-        weight: How many times the task occurs in the network.
-        untuned: Latency of the default schedule; None if it was not measured, as those of large tasks are not.
-        best: Least mean latency of the measured programs; None if none of them was valid.
-        trials: Programs measured, failures included.
-        failed: Programs that failed to build or to run.
+        weight: Number of occurrences of the task in the network.
+        untuned: Latency of the default schedule; None if it was not measured (large tasks).
+        best: Latency of the fastest measured program; None without a valid program.
+        trials: Number of programs measured, including failures.
+        failed: Number of programs that failed to build or to run.
         flops: Floating point operations of one run.
-        instead_of: The position of the task that computes the same in another way, and that this one replaces in the
-            network if it is faster; None if there is none.
+        instead_of: The position of the equivalent task that this task replaces in the network if it is faster; None if
+            there is none.
         exhausted: Whether all programs of its design space are measured.
     """
 
@@ -111,7 +110,7 @@ class TaskResult:
     exhausted: bool = False
 
     def add(self, latencies: Sequence[float]) -> None:
-        """Counts measured programs: mean latencies in seconds, infinite where one failed."""
+        """Adds the latencies of measured programs in seconds, infinite for a failure."""
         valid = [latency for latency in latencies if math.isfinite(latency)]
         self.trials += len(latencies)
         self.failed += len(latencies) - len(valid)
@@ -119,18 +118,18 @@ class TaskResult:
 
     @property
     def improved(self) -> bool:
-        """Whether a measured program beats the default schedule."""
+        """Whether a measured program is faster than the default schedule."""
         return self.best is not None and (self.untuned is None or self.best < self.untuned)
 
     @property
     def latency(self) -> float:
-        """Seconds with the schedule that the tuned network uses: the better one; infinite if none was measured."""
-        return min((one for one in (self.best, self.untuned) if one is not None), default=math.inf)
+        """Seconds with the faster of the best and the default schedule; infinite if neither was measured."""
+        return min((seconds for seconds in (self.best, self.untuned) if seconds is not None), default=math.inf)
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The state of the search after a batch: programs measured, seconds since the start, weighted sum of latencies."""
+    """The state after a batch: programs measured, seconds since the start, and weighted sum of latencies in seconds."""
 
     trials: int
     seconds: float
@@ -139,13 +138,13 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class NetworkTimes:
-    """The network end to end with one of its contestants: the tuned or the untuned library, or a peer.
+    """The end-to-end times of the tuned library, the untuned library or a peer.
 
     Attributes:
         name: ``tuned``, ``untuned``, or the peer's name.
-        seconds: Of a run, one for each repeat; a slow network has fewer repeats.
+        seconds: Seconds of each repeat; a slow network has fewer repeats.
         difference: The largest difference of an output from the reference, relative to the reference's largest value.
-        failure: Why it has no seconds, in one sentence; empty if it has.
+        failure: Why it was not timed; empty if it was.
     """
 
     name: str
@@ -165,10 +164,10 @@ class EndToEnd:
 
     Attributes:
         networks: The tuned network, its peers and the untuned network.
-        matrix_product: Floating point operations a second that a large matrix product reaches on this machine; None if
-            it failed.
-        reference: Whose outputs the others are compared with.
-        peers: Whether peers were asked for.
+        matrix_product: Floating point operations per second of a large matrix product on this machine; None if it
+            failed.
+        reference: Name of what the outputs are compared with.
+        peers: Whether peers were requested.
     """
 
     networks: list[NetworkTimes]
@@ -179,17 +178,17 @@ class EndToEnd:
     @property
     def tuned(self) -> NetworkTimes:
         """The tuned network."""
-        return next(one for one in self.networks if one.name == "tuned")
+        return next(network for network in self.networks if network.name == "tuned")
 
 
 @dataclass(frozen=True)
 class StruckOff:
-    """A program that was to be used, and computes something else.
+    """A program that was excluded because its outputs are wrong.
 
     Attributes:
         task: TVM's name of its task.
-        reason: What is wrong, in a sentence without a subject.
-        trace: The steps that make it out of the task's program.
+        reason: What is wrong, as a predicate.
+        trace: Its schedule steps.
     """
 
     task: str
@@ -201,8 +200,8 @@ class StruckOff:
 class TuneResult:
     """A tuning run.
 
-    ``searched`` tells that a search has ended of itself: its budget was spent, or there was nothing left to measure.
-    ``library`` is the tuned network's file in ``work_dir``, and ``struck`` are the programs that were left out of it.
+    ``searched`` is true after a search that was not interrupted: its budget was spent, or the design spaces exhausted.
+    ``library`` is the tuned network's file in ``work_dir``, and ``struck`` lists the programs excluded from it.
     """
 
     settings: Settings
@@ -220,25 +219,25 @@ class TuneResult:
 
     @property
     def trials(self) -> int:
-        """Programs measured, failures included."""
+        """Number of programs measured, including failures."""
         return sum(task.trials for task in self.tasks)
 
     @property
     def latency(self) -> float:
-        """The weighted sum of the used tasks' latencies, in seconds."""
+        """The weighted sum of the latencies of the used tasks, in seconds."""
         return sum(task.weight * task.latency for task, used in zip(self.tasks, self.used, strict=True) if used)
 
     @property
     def rivals(self) -> dict[int, int]:
-        """The positions of the tasks that compute the same, each with the other's."""
+        """Position of a task -> position of its equivalent task."""
         pairs = [(i, task.instead_of) for i, task in enumerate(self.tasks) if task.instead_of is not None]
         return dict(pairs) | {other: i for i, other in pairs}
 
     @property
     def used(self) -> list[bool]:
-        """Whether the tuned network has each task: of two that compute the same, it has the faster one.
+        """Whether the tuned network has each task: of two equivalent tasks, it has the faster.
 
-        If neither has been measured, it has the one that computes less, which replaces the other.
+        If neither was measured, it has the task that replaces the other, which has fewer operations.
         """
         rivals, latencies = self.rivals, [task.latency for task in self.tasks]
 
@@ -262,7 +261,7 @@ class TuneResult:
 
     @property
     def flops(self) -> float:
-        """Floating point operations of the network: the weighted sum of its tasks', those that replace others apart."""
+        """Floating point operations of the network: the weighted sum over all tasks that replace no other."""
         return sum(task.weight * task.flops for task in self.tasks if task.instead_of is None)
 
     def run(self, inputs: Any) -> Any:
@@ -275,7 +274,7 @@ class TuneResult:
             The output as an array; several as a tuple of arrays.
 
         Raises:
-            InputError: the inputs are not the network's, or the library is gone or was made for another machine.
+            InputError: the inputs do not fit the network, or the library is missing or of another machine.
             WorkError: the library cannot be loaded.
         """
         return self._network.run(inputs)
@@ -283,7 +282,7 @@ class TuneResult:
     @cached_property
     def _network(self) -> TunedNetwork:
         if not self.library:
-            raise InputError(f"{self.work_dir} holds no library, its tuning is not finished; tune again to go on")
+            raise InputError(f"{self.work_dir} has no library, tuning is not finished; tune again to resume")
         return TunedNetwork(self.work_dir / self.library)
 
     def spend(self, phase: str, seconds: float) -> None:
@@ -291,18 +290,18 @@ class TuneResult:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def recount_trials(self, latencies: Sequence[Sequence[float]]) -> None:
-        """Counts each task's programs anew: the records are right after a kill, ``tuning.json`` may lag behind."""
-        for task, own in zip(self.tasks, latencies, strict=True):
+        """Recomputes the counts from the records, which ``tuning.json`` may lag behind after a kill."""
+        for task, seconds in zip(self.tasks, latencies, strict=True):
             task.trials, task.failed, task.best = 0, 0, None
-            task.add(own)
+            task.add(seconds)
 
     def share_of_matrix_product(self, flops: float, seconds: float) -> float | None:
-        """The speed of so many operations in so many seconds over that of a large matrix product; None if unknown."""
+        """Throughput relative to a large matrix product's; None if unknown."""
         product = self.end_to_end.matrix_product if self.end_to_end is not None else None
         return flops / seconds / product if product and flops and math.isfinite(seconds) else None
 
     def as_json(self) -> dict[str, Any]:
-        """The result as plain JSON, with the speeds that follow from it."""
+        """The result as JSON, with the throughputs derived from it."""
 
         def speed(flops: float, seconds: float) -> dict[str, Any]:
             return {
@@ -322,15 +321,15 @@ class TuneResult:
         return {name: value for name, value in asdict(self).items() if name != "work_dir"}
 
     def save(self, work_dir: Path) -> None:
-        """Writes ``work_dir/tuning.json`` whole or not at all."""
+        """Writes ``work_dir/tuning.json`` atomically."""
         write_json(work_dir / FILE_NAME, self._fields())
 
 
 def load_result(work_dir: Path) -> TuneResult:
-    """Reads what :meth:`TuneResult.save` wrote.
+    """Reads ``work_dir/tuning.json``.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: the file is missing.
         InputError: the file is damaged.
     """
     path = work_dir / FILE_NAME
@@ -341,17 +340,17 @@ def load_result(work_dir: Path) -> TuneResult:
         _check(result)
     except ValueError as error:
         raise InputError(
-            f"{path} is not a tuning result of this version ({error}); choose another work directory or remove that one"
+            f"{path} is not a tuning result of this version ({error}); choose another work directory or remove it"
         ) from error
     result.work_dir = work_dir
     return result
 
 
 def _check(result: TuneResult) -> None:
-    """Refuses what no tuning measures.
+    """Rejects impossible values.
 
     Raises:
-        InputError: a number is out of range, or the numbers do not fit together.
+        InputError: a number is out of range, or the numbers are inconsistent.
     """
     for i, task in enumerate(result.tasks):
         what = f"of task {i}"
@@ -372,34 +371,33 @@ def _check(result: TuneResult) -> None:
     if result.end_to_end is not None:
         check_range("the number of networks", len(result.end_to_end.networks), 1, 100)
         check_range("the speed of a matrix product", result.end_to_end.matrix_product, 1, 1e30)
-        for one in result.end_to_end.networks:
-            check_range(f"the difference of '{one.name}'", one.difference, 0, math.inf)
-            for seconds in one.seconds:
-                check_range(f"a latency of '{one.name}'", seconds, *_LATENCY)
-        tuned = [one for one in result.end_to_end.networks if one.name == "tuned"]
+        for network in result.end_to_end.networks:
+            check_range(f"the difference of '{network.name}'", network.difference, 0, math.inf)
+            for seconds in network.seconds:
+                check_range(f"a latency of '{network.name}'", seconds, *_LATENCY)
+        tuned = [network for network in result.end_to_end.networks if network.name == "tuned"]
         if len(tuned) != 1 or not tuned[0].seconds:
             raise InputError("the comparison end to end lacks the tuned network")
 
 
 def resume(
-    settings: Settings, work_dir: Path, records: str, packages: Sequence[str], machine: dict[str, Any]
+    settings: Settings, work_dir: Path, records: str, versions: dict[str, str], machine: dict[str, Any]
 ) -> TuneResult:
     """The result so far in a work directory, or an empty one.
 
     Args:
-        settings: What is asked for now.
+        settings: The requested settings.
         work_dir: The directory.
-        records: The file in it that holds measure records.
-        packages: Whose versions belong to the result.
-        machine: What measures.
+        records: Name of the file of measure records in it.
+        versions: Package -> version, for a new result.
+        machine: Description of what measures.
 
     Raises:
-        InputError: the directory belongs to other settings, or holds records without a result.
+        InputError: the directory was tuned with other settings, or has records without a result.
     """
     if not (work_dir / FILE_NAME).exists():
         if (work_dir / records).exists():
-            raise InputError(f"{work_dir} holds {records} but no {FILE_NAME}; choose another directory")
-        versions = {name: version(name) for name in packages}
+            raise InputError(f"{work_dir} has {records} but no {FILE_NAME}; choose another directory")
         return TuneResult(settings, machine, versions, datetime.date.today().isoformat(), work_dir=work_dir)
     result = load_result(work_dir)
     for name in ("scheduler", "network", "cost_model", "seed", "target", "batch", "population"):
@@ -407,12 +405,12 @@ def resume(
         if there != asked:
             raise InputError(
                 f"{work_dir} was tuned with {name.replace('_', ' ')} {there}, not {asked}; "
-                "choose another work directory or remove that one"
+                "choose another work directory or remove it"
             )
     if result.settings.digest != settings.digest:
         raise InputError(
-            f"{work_dir} was tuned with another network '{settings.network}', of other weights or operators; "
-            "choose another work directory or remove that one"
+            f"{work_dir} was tuned with another network '{settings.network}', with other weights or operators; "
+            "choose another work directory or remove it"
         )
     if (settings.trials, settings.minutes) != (result.settings.trials, result.settings.minutes):
         result.settings = settings

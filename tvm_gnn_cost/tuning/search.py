@@ -16,7 +16,7 @@ import numpy as np
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.measuring.machine import Tracker, timed
 from tvm_gnn_cost.progress import Progress, Stage, Step, TrialsMeasured
-from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Scheduler, SearchSettings, Task
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchSettings, Task, Tuning
 from tvm_gnn_cost.tuning.result import CurvePoint, TuneResult
 
 #: How many times slower than its rival a task may be after the first programs of both, to be searched on.
@@ -24,7 +24,7 @@ _STILL_OPEN = 1.2
 
 
 def search(
-    scheduler: Scheduler, tasks: Sequence[Task], model: Any, screening: Screening, listener: ResultListener
+    scheduler: Tuning, tasks: Sequence[Task], model: Any, screening: Screening, listener: ResultListener
 ) -> None:
     """Measures programs of tasks until the budget of the listener's result is spent.
 
@@ -53,17 +53,15 @@ def search(
     screening.measure(tasks, max(1, min(share, settings.batch // 2)), listener)
     if listener.finished():
         return
-    fastest = max((found.flops / found.latency for found in result.tasks if found.best is not None), default=0.0)
+    fastest = max((task.flops / task.latency for task in result.tasks if task.best is not None), default=0.0)
     later = SearchSettings(
         result.trials,
         settings.batch,
         settings.population,
         settings.seed,
-        tuple(
-            found.latency if is_open else 0.0 for found, is_open in zip(result.tasks, open_tasks(result), strict=True)
-        ),
+        tuple(task.latency if is_open else 0.0 for task, is_open in zip(result.tasks, open_tasks(result), strict=True)),
         # Noise, and that a task may be faster than all others so far.
-        tuple(found.flops / (1.05 * fastest) if fastest else 0.0 for found in result.tasks),
+        tuple(task.flops / (1.05 * fastest) if fastest else 0.0 for task in result.tasks),
         screening.tracker,
     )
     listener.next_part()
@@ -74,10 +72,10 @@ def open_tasks(result: TuneResult) -> list[bool]:
     """Whether to search each task on: it has been measured, has other programs, and may be part of the network."""
     used, rivals = result.used, result.rivals
     return [
-        found.trials > 0
-        and not found.exhausted
-        and (used[i] or found.latency < _STILL_OPEN * result.tasks[rivals[i]].latency)
-        for i, found in enumerate(result.tasks)
+        task.trials > 0
+        and not task.exhausted
+        and (used[i] or task.latency < _STILL_OPEN * result.tasks[rivals[i]].latency)
+        for i, task in enumerate(result.tasks)
     ]
 
 
@@ -111,7 +109,7 @@ class Screening:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: Tuning,
         model: Any,
         target: Any,
         samples: int,
@@ -143,11 +141,11 @@ class Screening:
         Raises:
             WorkError: the listener said that the search is interrupted.
         """
-        found = on.result.tasks
-        waiting = [i for i, task in enumerate(found) if not task.trials]
-        waiting.sort(key=lambda i: -found[i].weight * found[i].latency)
+        results = on.result.tasks
+        waiting = [i for i, task in enumerate(results) if not task.trials]
+        waiting.sort(key=lambda i: -results[i].weight * results[i].latency)
         while waiting and not on.finished():
-            if sum(found[i].weight * found[i].latency for i in waiting) < _NEGLIGIBLE * on.result.latency:
+            if sum(results[i].weight * results[i].latency for i in waiting) < _NEGLIGIBLE * on.result.latency:
                 break
             group, waiting = waiting[:_TASKS_AT_ONCE], waiting[_TASKS_AT_ONCE:]
             self._measure_group([(i, tasks[i]) for i in group], count, on)
@@ -169,13 +167,13 @@ class Screening:
         # A batch that Ctrl-C has cut short would be recorded as failed programs.
         if on.interrupted():
             raise WorkError("interrupted")
-        done = [(task, candidates, found) for (task, candidates), found in zip(picked, outcomes, strict=True)]
+        done = [(task, candidates, ran) for (task, candidates), ran in zip(picked, outcomes, strict=True)]
         self.scheduler.record(done, self.target, on.work_dir)
-        for (place, _), (task, candidates, found) in zip(group, done, strict=True):
+        for (place, _), (task, candidates, ran) in zip(group, done, strict=True):
             with timed(self.seconds, "model update"):
-                self.scheduler.learn(self.model, task, self.target, candidates, found)
+                self.scheduler.learn(self.model, task, self.target, candidates, ran)
             on.spent(self.seconds)
-            on.measured(place, [one.latency for one in found])
+            on.measured(place, [outcome.latency for outcome in ran])
 
 
 class ResultListener:

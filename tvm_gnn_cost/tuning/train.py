@@ -20,7 +20,7 @@ from tvm_gnn_cost.files import check_file
 from tvm_gnn_cost.models.losses import combine
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
-from tvm_gnn_cost.schedulers import scheduler as scheduler_named
+from tvm_gnn_cost.schedulers import package
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.training.fit import preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
@@ -103,7 +103,7 @@ def train(
         measured = graphs.load(with_features=True)
         parts = _split(measured, held_out, seed)
         progress(Stage("training"))
-        train_xgb(scheduler_named().boosted_trees(seed), measured, parts).save(output)
+        train_xgb(package().OfflineTrees(seed), measured, parts).save(output)
         return Trained(output, {"train_programs": len(parts.train) + len(parts.validation)})
     programs = graphs.programs(int(_MEMORY_SHARE * psutil.virtual_memory().total / devices))
     if earlier is not None:

@@ -15,6 +15,7 @@ from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.importing.names import check_network, name_of
 from tvm_gnn_cost.measuring.machine import Tracker, describe_measuring, timed, tracker_at
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
+from tvm_gnn_cost.schedulers import NAMES
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
@@ -118,8 +119,7 @@ def tune(
     settings = Settings(
         loaded.name, trials, minutes, cost_model, seed, str(built_for), batch, population, chosen.name, loaded.digest
     )
-    result = resume(settings, folder, chosen.records_file, chosen.packages, describe_measuring(machines))
-    result.versions |= chosen.versions()
+    result = resume(settings, folder, chosen.records_file, chosen.versions(), describe_measuring(machines))
     compare = compare and machines is None
     if compare and result.end_to_end is not None and not result.end_to_end.peers:
         result.end_to_end = None
@@ -131,14 +131,14 @@ def tune(
 
 
 def default_work_dir(network: Any, cost_model: str, scheduler: str) -> Path:
-    """``work/NETWORK-COST_MODEL``, with the scheduler before it for ``auto-scheduler``.
+    """``work/NETWORK-COST_MODEL``, with the scheduler's name before NETWORK if it is not the first of ``NAMES``.
 
-    NETWORK is the network's name, of a file that without its suffix.
+    NETWORK is the network's name, of a file without its suffix.
 
     >>> default_work_dir("resnet-18", "gnn", "meta-schedule").as_posix()
     'work/resnet-18-gnn'
     """
-    prefix = "" if scheduler == "meta-schedule" else f"{scheduler}-"
+    prefix = "" if scheduler == NAMES[0] else f"{scheduler}-"
     return Path("work") / f"{prefix}{name_of(network)}-{Path(cost_model).stem}".replace("/", "-")
 
 
@@ -166,11 +166,11 @@ def _run(
         places = {task.key: i for i, task in enumerate(tasks)}
         result.tasks = [
             TaskResult(
-                *(one.name, one.weight, None),
-                flops=scheduler.flops(one),
-                instead_of=places[one.instead_of] if one.instead_of else None,
+                *(task.name, task.weight, None),
+                flops=scheduler.flops(task),
+                instead_of=places[task.instead_of] if task.instead_of else None,
             )
-            for one in tasks
+            for task in tasks
         ]
         if settings.trials != 0:
             progress(Stage("measuring the default schedules of the small tasks"))
@@ -223,8 +223,8 @@ def _run(
     difference = result.end_to_end.tuned.difference
     if difference is not None and difference > compiler.allowed:
         raise WorkError(
-            f"{library} computes something else than {result.end_to_end.reference} in another process: an output "
-            f"differs by {100 * difference:.2g}% of its largest value, which rounding does not explain; do not use it"
+            f"{library} differs from {result.end_to_end.reference} in another process: an output "
+            f"differs by {100 * difference:.2g}% of its largest value, more than rounding explains; do not use it"
         )
 
 
@@ -254,7 +254,7 @@ def _measure_untuned(
     work_dir: Path,
 ) -> None:
     """Measures the default schedules of the tasks that may need no other; those of the others are slow to run."""
-    small = [i for i, found in enumerate(result.tasks) if found.flops < _SMALL and found.instead_of is None]
+    small = [i for i, task in enumerate(result.tasks) if task.flops < _SMALL and task.instead_of is None]
     outcomes = scheduler.measure_untuned([tasks[i] for i in small], target, work_dir, tracker)
     for i, outcome in zip(small, outcomes, strict=True):
         if outcome.failure is not None:

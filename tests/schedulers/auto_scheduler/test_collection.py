@@ -83,8 +83,6 @@ def test_tasks_and_card_are_in_tensets_layout(
                 "seed": 0,
                 "repeats": 4,
                 "turns": 1,
-                "tasks_at_once": 8,
-                "workloads_at_once": 8,
             }
         ],
     }
@@ -179,10 +177,12 @@ def test_another_machines_records_are_refused(tmp_path: Path, softmax: Task) -> 
         open_again()
     for text in ("no JSON", "[]", '{"machine": {}}'):
         card.write_text(text)
-        with pytest.raises(InputError, match=r"here\.card\.json is no card of measurements"):
+        with pytest.raises(InputError, match=r"here\.card\.json is not a card of measurements"):
             open_again()
     card.unlink()
-    with pytest.raises(InputError, match=r"here holds records and here\.card\.json does not say .*another --hardware"):
+    with pytest.raises(
+        InputError, match=r"here has records, but here\.card\.json with their machine is missing.*another hardware name"
+    ):
         open_again()
     TensetCollection(tmp_path, PLAN, "there", TARGET, describe_machine())
 
@@ -190,7 +190,7 @@ def test_another_machines_records_are_refused(tmp_path: Path, softmax: Task) -> 
 def test_a_pickle_that_holds_no_tasks_is_named(tmp_path: Path, softmax: Task) -> None:
     opened(tmp_path, [("softmax/0", [softmax])])
     (tmp_path / "network_info" / "all_tasks.pkl").write_bytes(b"cos\nsystem\n.")
-    with pytest.raises(InputError, match=r"all_tasks\.pkl is refused: it names os\.system"):
+    with pytest.raises(InputError, match=r"all_tasks\.pkl is rejected: it uses os\.system"):
         opened(tmp_path, [("softmax/0", [softmax])])
 
 

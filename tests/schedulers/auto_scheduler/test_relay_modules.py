@@ -41,7 +41,7 @@ def test_the_digest_is_of_the_module_its_constants_and_weights() -> None:
 
 def test_open_sizes_are_named() -> None:
     with pytest.raises(
-        InputError, match=r"input 'x' of net is .*; only tensors of fixed sizes can be tuned from Relay"
+        InputError, match=r"input 'x' of net is .*; from Relay, only tensors of static shape can be tuned"
     ):
         relay_modules.open_shapes(adding(rows=relay.Any()), "net")
 

@@ -11,7 +11,7 @@ from tests.schedulers.conftest import Listener
 from tvm_gnn_cost.schedulers.auto_scheduler import search
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import TaskVerifier
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
 
@@ -40,7 +40,7 @@ def test_a_gnns_seconds_are_told_apart(checkpoint: str) -> None:
 def test_builder_and_runner_are_timed_and_given_back(
     monkeypatch: pytest.MonkeyPatch, build_pool: BuildPool[Program]
 ) -> None:
-    pools, verifier = [], Verifier(build_pool)
+    pools, verifier = [], TaskVerifier(build_pool)
 
     def build(pool: object, inputs: list[int], checked_by: object) -> list[int]:
         time.sleep(0.01)

@@ -14,7 +14,7 @@ from tvm_gnn_cost.datasets.tenset import FAILURES
 from tvm_gnn_cost.measuring.arguments import Argument, draw
 from tvm_gnn_cost.measuring.verification import Reference
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_states
-from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier, arguments_of, dtypes_of, faults
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import TaskVerifier, arguments_of, dtypes_of, faults
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
 
 
@@ -41,7 +41,7 @@ def test_arguments_are_in_range() -> None:
 
 
 def test_states_are_compared_with_the_program_before_any_schedule(build_pool: BuildPool[Program]) -> None:
-    verifier = Verifier(build_pool)
+    verifier = TaskVerifier(build_pool)
     # A large one has another order of loops in the program that it is compared with.
     for task in (matmul_task(), conv_task(), matmul_task(256, 256, 256)):
         (check,) = verifier.checks_of([task])
@@ -53,7 +53,7 @@ def test_states_are_compared_with_the_program_before_any_schedule(build_pool: Bu
 
 
 def test_the_program_that_others_are_compared_with_is_right(build_pool: BuildPool[Program]) -> None:
-    verifier = Verifier(build_pool)
+    verifier = TaskVerifier(build_pool)
     (check,) = verifier.checks_of([matmul_task(256, 256, 256)])
     assert check is not None
     reference = Reference.load(Path(check.reference))
@@ -62,7 +62,7 @@ def test_the_program_that_others_are_compared_with_is_right(build_pool: BuildPoo
 
 
 def test_a_program_of_another_task_is_wrong(build_pool: BuildPool[Program], monkeypatch: Any) -> None:
-    verifier, one, other = Verifier(build_pool), matmul_task(32, 48, 64), matmul_task(32, 48, 32)
+    verifier, one, other = TaskVerifier(build_pool), matmul_task(32, 48, 64), matmul_task(32, 48, 32)
     (check,) = verifier.checks_of([one])
     assert check is not None
     monkeypatch.setitem(verifier.checks, str(other.workload_key), check)
@@ -73,7 +73,7 @@ def test_a_program_of_another_task_is_wrong(build_pool: BuildPool[Program], monk
 
 def test_integers_that_a_program_divides_by_are_not_zero(build_pool: BuildPool[Program]) -> None:
     task = auto_scheduler.SearchTask(func=divided, args=(64,), target=TARGET)
-    (check,) = Verifier(build_pool).checks_of([task])
+    (check,) = TaskVerifier(build_pool).checks_of([task])
     assert check is not None
     assert not check.problem
 
@@ -81,5 +81,5 @@ def test_integers_that_a_program_divides_by_are_not_zero(build_pool: BuildPool[P
 def test_what_another_kind_of_machine_runs_is_not_compared_here(build_pool: BuildPool[Program]) -> None:
     target = tvm.target.Target("llvm -mtriple=aarch64-linux-gnu -num-cores=2")
     task = auto_scheduler.SearchTask(func=taken, args=(20, 5), target=target)
-    assert Verifier(build_pool).checks_of([task]) == [None]
+    assert TaskVerifier(build_pool).local_checks_of([task]) == [None]
     assert faults(build_pool, [MeasureInput(task, task.compute_dag.get_init_state())], [None]) == [""]

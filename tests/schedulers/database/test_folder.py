@@ -112,7 +112,7 @@ def test_lines_that_are_no_records_are_problems_at_once(copy: Path) -> None:
 
 
 def test_a_folder_without_a_database_is_named(database: Database, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="is no MetaSchedule database"):
+    with pytest.raises(FileNotFoundError, match="is not a MetaSchedule database"):
         opened(tmp_path)
     shutil.copy(database.folder / "database_workload.json", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"it has no database_tuning_record\.json"):

@@ -107,8 +107,8 @@ def test_a_record_without_usable_seconds_is_reported_and_left_out(
         ('["0", [[[], []], [1.0], {}, []]]', "not a tuning record"),
         ("[9, [[[], []], [1.0], {}, []]]", "workload 9 is unknown; database_workload.json has 2"),
         ("[-1, [[[], []], [1.0], {}, []]]", "workload -1 is unknown"),
-        ("[0, [[[], []], [1.0], null, []]]", "target null is none that this TVM knows"),
-        ('[0, [[[], []], [1.0], {"kind": "abacus"}, []]]', "is none that this TVM knows"),
+        ("[0, [[[], []], [1.0], null, []]]", "target null is unknown to this TVM"),
+        ('[0, [[[], []], [1.0], {"kind": "abacus"}, []]]', "is unknown to this TVM"),
         ("[0, [[[], []], [1.0], {}, null]]", "args_info is missing"),
         ("[" * 100_000, "not JSON"),
         ("\xff\xfe", "not JSON"),
@@ -143,7 +143,7 @@ def test_a_trace_that_does_not_apply_is_a_clear_error(copy: Path) -> None:
 
 
 def test_a_folder_without_a_database_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no MetaSchedule database: it has no database_workload\.json"):
+    with pytest.raises(FileNotFoundError, match=r"not a MetaSchedule database: it has no database_workload\.json"):
         read_database(tmp_path)
 
 

@@ -142,7 +142,7 @@ def test_a_plain_database_of_tvm_is_refused_and_keeps_its_records(folder: Path, 
     for name in (CARD, TASKS, MEASUREMENTS):
         (folder / name).unlink()
     before = (folder / RECORDS).read_bytes()
-    with pytest.raises(InputError, match=rf"{RECORDS} is no collection's, it has no measurements\.jsonl beside it"):
+    with pytest.raises(InputError, match=rf"{RECORDS} is not of a collection, measurements\.jsonl is missing"):
         opened(folder, target, tasks)
     assert (folder / RECORDS).read_bytes() == before
 
@@ -154,7 +154,7 @@ def test_another_target_is_refused_before_anything_is_written(folder: Path, targ
         DatabaseCollection(folder, PLAN, target, describe_machine())
     for damaged in ("no JSON", "[]", '{"runs": []}', '{"target": {}, "runs": 3}'):
         (folder / CARD).write_text(damaged)
-        with pytest.raises(InputError, match=r"card\.json is no card of measurements"):
+        with pytest.raises(InputError, match=r"card\.json is not a card of measurements"):
             DatabaseCollection(folder, PLAN, target, describe_machine())
     (folder / CARD).write_bytes(before[folder / CARD])
     assert {path: path.read_bytes() for path in folder.iterdir()} == before

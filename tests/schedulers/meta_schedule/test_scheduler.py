@@ -17,6 +17,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.build_pool import Built
 from tvm_gnn_cost.schedulers.meta_schedule import scheduler as module
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import untuned
 from tvm_gnn_cost.schedulers.meta_schedule.scheduler import MetaSchedule
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
@@ -28,7 +29,7 @@ def scheduler() -> MetaSchedule:
 
 def test_hardware_is_for_tensets_layout(scheduler: MetaSchedule, tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"--hardware is for a folder in TenSet's layout, and .* is none; leave it out"
+        InputError, match=r"hardware is for a folder in TenSet's layout, but .* is not such a folder; leave it out"
     ):
         scheduler.measured(tmp_path, hardware="e5")
     assert str(scheduler.target("e5")) == str(scheduler.target())
@@ -74,7 +75,7 @@ def test_every_candidate_gets_the_outcome_of_its_own(
 
     monkeypatch.setattr(scheduler.build_pool, "build", build)
     monkeypatch.setattr(module, "run_built", run)
-    groups = [(task, [scheduler.untuned(task)] * (1 + number)) for number, task in enumerate(tasks)]
+    groups = [(task, [untuned(task)] * (1 + number)) for number, task in enumerate(tasks)]
     found = [(task, [one.latency for one in own]) for task, own in scheduler.measure(groups, target, QUICK)]
     assert found == list(zip(tasks, ([0.0], [1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]), strict=True))
 

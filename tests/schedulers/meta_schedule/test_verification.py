@@ -21,8 +21,9 @@ from tvm_gnn_cost.schedulers.meta_schedule import SCHEDULER
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import untuned
 from tvm_gnn_cost.schedulers.meta_schedule.scheduler import MetaSchedule
-from tvm_gnn_cost.schedulers.meta_schedule.verification import Verifier
+from tvm_gnn_cost.schedulers.meta_schedule.verification import TaskVerifier
 
 
 def floats(*shape: int) -> npt.NDArray[np.float32]:
@@ -71,7 +72,7 @@ def test_a_weight_that_is_packed_wrongly_is_found(name: str, scheduler: MetaSche
         (task,) = extract_tasks(free(mod), target)
         candidates = scheduler.sample(task, target, 4, seed=0)
         said = scheduler.faults([(task, one) for one in candidates], target)
-        assert any("computes something else" in one for one in said) == is_wrong, said
+        assert any("computes a wrong output" in one for one in said) == is_wrong, said
         ((_, outcomes),) = scheduler.measure([(task, candidates)], target, QUICK)
         assert [one.failure == Failure.WRONG_ANSWER for one in outcomes] == [bool(one) for one in said]
         assert all(bool(one.seconds) != bool(why) for one, why in zip(outcomes, said, strict=True))
@@ -92,7 +93,7 @@ def test_a_program_of_another_task_is_found(scheduler: MetaSchedule, target: Any
 
 def test_a_program_that_crashes_is_none(scheduler: MetaSchedule, target: Any) -> None:
     (task,) = extract_tasks(network(relax.op.add, floats(16), floats(16)), target)
-    right, crash = scheduler.faults([(task, scheduler.untuned(task)), (task, crashing())], target)
+    right, crash = scheduler.faults([(task, untuned(task)), (task, crashing())], target)
     assert (right, bool(crash)) == ("", True)
 
 
@@ -100,7 +101,7 @@ def test_integers_that_a_program_divides_by_are_not_zero(scheduler: MetaSchedule
     (task,) = extract_tasks(
         network(lambda x, w: relax.op.floor_divide(w, x), np.ones(64, np.int32), np.ones(64, np.int32)), target
     )
-    assert scheduler.faults([(task, scheduler.untuned(task))], target) == [""]
+    assert scheduler.faults([(task, untuned(task))], target) == [""]
 
 
 def test_indices_are_in_range_when_a_program_is_measured(scheduler: MetaSchedule, target: Any) -> None:
@@ -117,13 +118,13 @@ def test_programs_for_another_machine_are_compared_on_this_one(scheduler: MetaSc
     (task,) = extract_tasks(mod, other)
     said = scheduler.faults([(task, one) for one in scheduler.sample(task, other, 2, seed=0)], other)
     assert said
-    assert all("computes something else" in one for one in said)
+    assert all("computes a wrong output" in one for one in said)
 
 
 def test_a_task_without_a_reference_has_no_right_program(scheduler: MetaSchedule, target: Any) -> None:
     (task,) = extract_tasks(network(relax.op.add, floats(16), floats(16)), target)
-    (check,) = Verifier(BuildPool(build_and_export, timeout_s=1e-3)).checks_of([task])
+    (check,) = TaskVerifier(BuildPool(build_and_export, timeout_s=1e-3)).checks_of([task])
     assert "not built within" in check.problem
-    (built,) = scheduler.build_pool.build([Program(scheduler.untuned(task).sch.mod, target, check)])
+    (built,) = scheduler.build_pool.build([Program(untuned(task).sch.mod, target, check)])
     assert built.failure == Failure.WRONG_ANSWER
     assert built.message.startswith("cannot be verified: not built within")

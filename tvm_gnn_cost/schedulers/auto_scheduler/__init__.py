@@ -3,7 +3,7 @@
 ``GNNCostModel`` is the ``program_cost_model`` argument of its ``SketchPolicy``. ``tvm_gnn_cost.GNNCostModel`` is the
 same class, and fails with one sentence if this TVM is missing.
 
-The names are loaded when they are first used, so that worker processes, which use none of them, start quickly.
+Names are loaded on first use, so that worker processes, which use none of them, start quickly.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import OfflineTrees
     from tvm_gnn_cost.schedulers.auto_scheduler.compile import load_library
     from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
     from tvm_gnn_cost.schedulers.auto_scheduler.records import count_applicable
@@ -22,6 +23,7 @@ __all__ = [
     "SCHEDULER",
     "AutoScheduler",
     "GNNCostModel",
+    "OfflineTrees",
     "count_applicable",
     "load_library",
     "make_policies",
@@ -31,6 +33,7 @@ __all__ = [
 _HOMES = {
     "SCHEDULER": "scheduler",
     "AutoScheduler": "scheduler",
+    "OfflineTrees": "boosted_trees",
     "GNNCostModel": "cost_model",
     "count_applicable": "records",
     "load_library": "compile",

@@ -10,7 +10,7 @@ from tvm.auto_scheduler.cost_model import XGBModel, xgb_model
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
 
 
-class AutoSchedulerTrees(BoostedTrees):
+class OfflineTrees(BoostedTrees):
     """``auto_scheduler``'s ``XGBModel`` with its labels, weights, objective and settings.
 
     Args:

@@ -1,4 +1,4 @@
-"""Builds states in worker processes that outlive a batch."""
+"""Builds states in worker processes that are reused for many batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm.contrib import cc, tar
 
 from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.datasets.tenset import CODES, FAILURES
-from tvm_gnn_cost.schedulers.auto_scheduler.verification import Check, Verifier, fault
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import Check, TaskVerifier, fault
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 
 
@@ -21,8 +21,8 @@ class Program(NamedTuple):
 
     Attributes:
         serialized: Its ``MeasureInput``, serialized.
-        is_elsewhere: Whether another kind of machine runs it.
-        check: What it is compared with; None if it is not.
+        is_elsewhere: Whether it is for another kind of machine.
+        check: What it is compared with; None for no comparison.
     """
 
     serialized: Any
@@ -31,32 +31,35 @@ class Program(NamedTuple):
 
 
 def build_states(
-    pool: BuildPool[Program], inputs: Sequence[MeasureInput], verifier: Verifier | None = None
+    pool: BuildPool[Program], inputs: Sequence[MeasureInput], verifier: TaskVerifier | None = None
 ) -> list[BuildResult]:
     """Builds states as TVM's ``LocalBuilder`` does; the results have no arguments.
 
     Args:
         pool: Builds them.
         inputs: ``MeasureInput`` of each state.
-        verifier: Knows what each is compared with; they are not if None.
+        verifier: Verifies them; None for no verification.
     """
-    checks = [None] * len(inputs) if verifier is None else verifier.checks_of([one.task for one in inputs])
+    checks = (
+        [None] * len(inputs) if verifier is None else verifier.local_checks_of([program.task for program in inputs])
+    )
     built = pool.build(
         [
-            Program(one.serialize(), "mtriple" in one.task.target.attrs, check)
-            for one, check in zip(inputs, checks, strict=True)
+            Program(program.serialize(), "mtriple" in program.task.target.attrs, check)
+            for program, check in zip(inputs, checks, strict=True)
         ]
     )
-    codes = [0 if one.failure is None else CODES[one.failure] for one in built]
+    codes = [0 if program.failure is None else CODES[program.failure] for program in built]
     return [
-        BuildResult(one.artifact, [], code, one.message, one.seconds) for one, code in zip(built, codes, strict=True)
+        BuildResult(program.artifact, [], code, program.message, program.seconds)
+        for program, code in zip(built, codes, strict=True)
     ]
 
 
 def build_and_export(program: Program) -> Built:
-    """Builds a state, writes its library and compares what it computes; a pool's worker calls this."""
+    """Builds a state, writes its library and compares its outputs; a pool's worker calls this."""
     serialized, is_elsewhere, check = program
-    # Linked here, on all cores, and not when it is run, unless another kind of machine runs it.
+    # Linked now, on all cores, and not when it is run, unless it is for another kind of machine.
     export = tar.tar if is_elsewhere else cc.create_shared
     path, _, code, message, seconds = local_build_worker((serialized, export, 0))
     if code:

@@ -1,6 +1,6 @@
 """Extends a collection of measured programs that is kept in TenSet's layout (``datasets/tenset.py``).
 
-Beside the layout, ``<hardware>.card.json`` says on what machine, when and how the records were measured.
+``<hardware>.card.json`` beside it says on what machine, when and how the records were measured.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class TensetCollection:
     """A :class:`~tvm_gnn_cost.schedulers.scheduler.Collection`.
 
     Args:
-        folder: The folder; the tasks and records that it already holds stay.
+        folder: The folder; its tasks and records are kept.
         plan: What to collect.
         hardware: The name of this machine's folder in ``measure_records``.
-        target: The target of the programs, which carries that name, so that their records are told from others.
+        target: The target of the programs, with this name, which identifies their records.
         machine: What measures them.
 
     Raises:
-        InputError: ``hardware`` cannot name a folder, or its records are of another machine or of an unknown one.
+        InputError: ``hardware`` cannot name a folder, or its records are of another or an unknown machine.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class TensetCollection:
             check_same(self.card_path, "the target", card["target"], str(target))
         elif self.records.is_dir() and any(self.records.iterdir()):
             raise InputError(
-                f"{self.records} holds records and {self.card_path.name} does not say of what machine; latencies of "
-                "different machines do not belong together, choose another --hardware"
+                f"{self.records} has records, but {self.card_path.name} with their machine is missing; latencies of "
+                "different machines are not comparable, choose another hardware name"
             )
         self.card = {"machine": machine, "target": str(target), "runs": with_run(card["runs"] if card else [], plan)}
 
@@ -68,14 +68,14 @@ class TensetCollection:
         write_json(self.card_path, self.card)
 
     def known(self, workload: str) -> list[Task]:  # noqa: ARG002
-        """None: TenSet's layout does not say to which operator a task belongs."""
+        """Empty, because TenSet's layout does not record the operators of tasks."""
         return []
 
     def add_tasks(self, workloads: Sequence[tuple[str, Sequence[Task]]]) -> None:
-        """Writes the pickles of the tasks, and reads the records of them that are in the folder.
+        """Writes the pickles of the tasks, and reads their records in the folder.
 
         Raises:
-            InputError: a pickle of the folder is refused or damaged.
+            InputError: a pickle of the folder is rejected or damaged.
         """
         save_tasks(self.folder, workloads)
         for _, tasks in workloads:
@@ -86,7 +86,7 @@ class TensetCollection:
                     self.problems += problems
 
     def missing(self, task: Task, phase: Phase) -> int:
-        """How many programs the plan still lacks; the oldest records count as random samples."""
+        """Number of programs that are still to be measured; the oldest records count as random samples."""
         wanted = self.plan.random + (self.plan.guided if phase == "guided" else 0)
         return max(0, wanted - len(self.measured[task.key]))
 
@@ -95,19 +95,19 @@ class TensetCollection:
         return [(task, self._sample(phase, task, count)) for task, count in wanted if count]
 
     def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002
-        """Adds a record for each state; TenSet's layout has no room for the phase."""
+        """Adds a record for each state; TenSet's layout does not store the phase."""
         inputs = [MeasureInput(task.workload, state) for state in candidates]
         append_records(self._file(task), inputs, [outcome.result for outcome in outcomes])
-        # TVM writes seconds with six digits; a resumed collection must sample the same programs as this one.
+        # TVM writes seconds with six digits. Reading them makes a resumed collection sample the same programs.
         self.measured[task.key], _ = self._read(task)
 
     def count(self) -> tuple[int, int]:
-        """Number of recorded programs of the plan's tasks, and of those among them that failed."""
-        results = [result for own in self.measured.values() for _, result in own.values()]
+        """Number of recorded programs of the plan's tasks, and number of failed programs."""
+        results = [result for of_task in self.measured.values() for _, result in of_task.values()]
         return len(results), sum(result.error_no != 0 for result in results)
 
     def _sample(self, phase: Phase, task: Task, count: int) -> list[Any]:
-        """New states of a task: random ones, or those that an XGBoost model of its own records ranks first."""
+        """New states of a task: random, or the best of an XGBoost model that learned the task's records."""
         there = self.measured[task.key]
         guide = None
         if phase == "guided" and any(result.error_no == 0 for _, result in there.values()):
@@ -119,26 +119,26 @@ class TensetCollection:
         return record_file(self.records, task.key, str(self.target.kind))
 
     def _read(self, task: Task) -> tuple[_Measured, list[Problem]]:
-        """The records of a task, and the lines of its file that are none."""
+        """The records of a task, and the unreadable lines of its file."""
         path = self._file(task)
-        found: _Measured = {}
+        measurements: _Measured = {}
         problems: list[Problem] = []
         for line in record_lines(path) if path.exists() else ():
             try:
                 parse_record(line)
                 measured, result = load_record_from_string(line.text)
-                found[steps_of(task.workload, measured.state)] = (measured, result)
+                measurements[steps_of(task.workload, measured.state)] = (measured, result)
             # TVM's readers raise errors of any type.
             except Exception as error:
                 problems.append(Problem(line.file, line.line, last_line(error)))
-        return found, problems
+        return measurements, problems
 
 
 def check_hardware_name(hardware: str) -> None:
-    """Checks that the name can be a folder's.
+    """Checks that a name can be the name of a folder.
 
     Raises:
         InputError: it cannot.
     """
     if not re.fullmatch(r"[\w.-]+", hardware) or hardware in (".", ".."):
-        raise InputError(f"--hardware '{hardware}' cannot name a folder; use letters, digits and . _ - alone")
+        raise InputError(f"hardware '{hardware}' cannot name a folder; use only letters, digits and . _ -")

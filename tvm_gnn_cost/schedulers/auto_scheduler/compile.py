@@ -1,4 +1,4 @@
-"""Compiles a network with default or tuned schedules, and loads a library that it exported."""
+"""Compiles a network with default or tuned schedules, and loads exported libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_gnn_cost.schedulers.scheduler import Machine, Network
 
 
 def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
-    """Loads what :meth:`CompiledNetwork.export` wrote, on this machine or another one.
+    """Loads a library of :meth:`CompiledNetwork.export` on a machine, by default this machine.
 
     Raises:
         WorkError: TVM cannot load it.
@@ -36,7 +36,7 @@ class LoadedNetwork:
     """A network on the graph executor.
 
     Args:
-        library: What ``relay.build`` made, or a library that was loaded.
+        library: The result of ``relay.build``, or a loaded library.
         device: Where it runs.
     """
 
@@ -49,16 +49,16 @@ class LoadedNetwork:
         return tuple(self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs()))
 
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
-        """The function that runs the network on these inputs, which are copied now."""
+        """A function that runs the network on a copy of these inputs."""
         self.executor.set_input(**inputs)
         run: Callable[[], Any] = self.executor.run
         return run
 
     def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
-        """Seconds of each of so many runs, after one that does not count."""
+        """Seconds of each of ``runs`` runs, after a warm-up run."""
         self.bind(inputs)
         timed = self.executor.module.time_evaluator("run", self.device, number=1, repeat=runs)()
-        return [float(one) for one in timed.results]
+        return [float(second) for second in timed.results]
 
 
 class CompiledNetwork:
@@ -67,14 +67,13 @@ class CompiledNetwork:
     Args:
         network: The network.
         target: The target of the machine that will run it.
-        schedules: Measure inputs and results, from which each task gets its fastest schedule; None for TVM's default
-            schedules everywhere.
+        schedules: Measure inputs and results, of which each task gets the fastest; None for TVM's default schedules.
     """
 
     def __init__(
         self, network: Network, target: tvm.target.Target, schedules: Sequence[tuple[Any, Any]] | None
     ) -> None:
-        # The records are of programs with plain weights, which the layout pass would replace by other programs.
+        # The records are of programs with unpacked weights, which the layout pass would rewrite.
         with_records: dict[str, Any] = {
             "config": {"relay.backend.use_auto_scheduler": True},
             "disabled_pass": ["AutoSchedulerLayoutRewrite"],
@@ -89,5 +88,5 @@ class CompiledNetwork:
         return LoadedNetwork(self.library, tvm.cpu()).run(inputs)
 
     def export(self, path: Path) -> None:
-        """Writes a library that holds the weights too."""
+        """Writes a library with the weights."""
         self.library.export_library(str(path))

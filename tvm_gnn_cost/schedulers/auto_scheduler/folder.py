@@ -32,7 +32,7 @@ from tvm_gnn_cost.schedulers.isolation import each_or_empty, in_processes
 from tvm_gnn_cost.schedulers.listing import list_program
 from tvm_gnn_cost.schedulers.scheduler import Chunk, Listing
 
-#: Why a record that ends its process is left out.
+#: Why a record that crashes its process is skipped.
 _CRASHES = "TVM crashes on its steps; they are not of its task"
 
 #: Identifies a task of a folder: workload key, target as TVM wrote it, and ``TaskInfo.hardware``.
@@ -54,17 +54,17 @@ class RecordFolder:
     Args:
         folder: A folder that :func:`read_tenset` can read.
         hardware: The machine's folder in ``measure_records``; only needed if there are several.
-        jobs: Number of processes; one a core but at least two if None. With 1 the work is done in this process, which
-            a record that crashes TVM ends.
-        cluster: Address of a Dask scheduler, whose workers extract instead; they must see the folder under this path.
+        jobs: Number of processes; one per core but at least two if None. With 1 the work is done in this process, which
+            a damaged record can crash.
+        cluster: Address of a Dask scheduler whose workers extract instead; they need the folder under the same path.
 
     Raises:
         FileNotFoundError: a part of the layout is missing.
-        InputError: a pickle is refused or damaged, or ``hardware`` must be chosen.
+        InputError: a pickle is rejected or damaged, or ``hardware`` must be chosen.
     """
 
     programs_at_once = 256
-    #: An unreadable line is only found when its chunk is extracted.
+    #: Unreadable lines are only found when their chunk is extracted.
     problems: Sequence[Problem] = ()
 
     def __init__(self, folder: Path, hardware: str | None, jobs: int | None, cluster: str = "") -> None:
@@ -74,12 +74,12 @@ class RecordFolder:
 
     @property
     def total(self) -> int:
-        """Number of lines, unreadable ones included."""
+        """Number of lines, including unreadable lines."""
         return self.source.count
 
     @property
     def networks(self) -> set[str]:
-        """Names of the networks that have a pickle."""
+        """Names of the networks with a pickle."""
         return self.source.networks
 
     def records(self) -> Iterator[tuple[str, RecordLine]]:
@@ -88,7 +88,7 @@ class RecordFolder:
             yield hashlib.blake2b(line.text.encode(), digest_size=16).hexdigest(), line
 
     def task_info(self, record: RecordLine) -> TaskInfo | None:
-        """The task of a record; None if no pickle holds it."""
+        """The task of a record; None if it is in no pickle."""
         task = _task_of(parse_record(record))
         return _task_info(self._opened, task) if task[0] in self.source.tasks else None
 
@@ -102,10 +102,10 @@ class RecordFolder:
         Raises:
             InputError: the record's steps cannot be replayed.
         """
-        (found,) = in_processes(partial(_listing, self._opened), [[record]], 1 if self.jobs == 1 else 2, _cannot)
-        if isinstance(found, str):
-            raise InputError(f"{record.file}:{record.line}: {found}")
-        return found
+        (listing,) = in_processes(partial(_listing, self._opened), [[record]], 1 if self.jobs == 1 else 2, _cannot)
+        if isinstance(listing, str):
+            raise InputError(f"{record.file}:{record.line}: {listing}")
+        return listing
 
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, RecordLine]]], detail: Detail, with_features: bool
@@ -131,7 +131,7 @@ def _cannot(_: RecordLine) -> Listing | str:
 
 
 def _listing(opened: _Opened, lines: Sequence[RecordLine]) -> Listing | str:
-    """The listing of a line's program, or why there is none."""
+    """The listing of a line's program, or why it cannot be replayed."""
     (line,) = lines
     record = parse_record(line)
     dag = _read(opened).tasks[record.workload_key].compute_dag
@@ -145,7 +145,7 @@ def _listing(opened: _Opened, lines: Sequence[RecordLine]) -> Listing | str:
 
 
 def _task_of(record: TensetRecord) -> _Task:
-    """Identifies the task of a record; the machine counts too, unless the target already names it."""
+    """Identifies the task of a record, with the machine unless the target already names it."""
     folder = record.source.file.parent.name
     named = re.search(r"-model=(\S+)", record.target)
     return record.workload_key, record.target, "" if named and named[1] == folder else folder
@@ -185,16 +185,16 @@ def _extract(opened: _Opened, detail: Detail, with_features: bool, chunk: Sequen
     features: list[npt.NDArray[np.float32]] = []
     # Grouped by task, because one call extracts states of one task.
     for workload_key in sorted({record.workload_key for _, record, _ in read}):
-        own = [item for item in read if item[1].workload_key == workload_key]
+        of_task = [item for item in read if item[1].workload_key == workload_key]
         search_task = source.tasks[workload_key]
-        states = [state for _, _, state in own]
+        states = [state for _, _, state in of_task]
         graphs = extract_states(search_task.compute_dag, states, detail=detail, threads=1, on_error="skip")
         for i, reason in graphs.errors.items():
-            bad = own[i][1].source
+            bad = of_task[i][1].source
             problems.append(Problem(bad.file, bad.line, f"its steps cannot be replayed ({reason[:120]})"))
-        good = [i for i in range(len(own)) if i not in graphs.errors]
-        parts.append(with_processors(graphs.select(good), [own[i][1].target for i in good]))
-        kept += [own[i][:2] for i in good]
+        good = [i for i in range(len(of_task)) if i not in graphs.errors]
+        parts.append(with_processors(graphs.select(good), [of_task[i][1].target for i in good]))
+        kept += [of_task[i][:2] for i in good]
         if with_features:
             features += per_store_features(search_task, [states[i] for i in good])
     problems.sort(key=lambda problem: (problem.file, problem.line))
@@ -211,18 +211,18 @@ _NONE = np.zeros((0, PER_STORE_COLUMNS), np.float32)
 
 
 def per_store_features(task: auto_scheduler.SearchTask, states: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
-    """The features of states of one task.
+    """The features of the TensorIR stores of a task's states.
 
     Returns:
-        float32[stores, 164] for each state; float32[0, 164] for one that TVM cannot lower.
+        float32[stores, 164] for each state; float32[0, 164] for a state that TVM cannot lower.
     """
 
-    def extract(some: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
-        return [_rows(found) for found in get_per_store_features_from_states(list(some), task)]
+    def extract(part: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
+        return [_rows(rows) for rows in get_per_store_features_from_states(list(part), task)]
 
     return each_or_empty(extract, states, _NONE)
 
 
-def _rows(found: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    # TVM returns a single row of zeros for a state that it cannot lower.
-    return _NONE if found.size == 0 or found.min() == found.max() == 0 else found.astype(np.float32)
+def _rows(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    # TVM returns a row of zeros for a state that it cannot lower.
+    return _NONE if rows.size == 0 or rows.min() == rows.max() == 0 else rows.astype(np.float32)

@@ -29,7 +29,7 @@ class TensetFolder:
     Attributes:
         folder: The folder.
         tasks: Workload key -> ``SearchTask``.
-        weights: Workload key -> network -> how many times the task occurs in it.
+        weights: Workload key -> network -> number of occurrences of the task.
         files: The files of records.
     """
 
@@ -40,7 +40,7 @@ class TensetFolder:
 
     @property
     def networks(self) -> set[str]:
-        """Names of the networks that have a pickle."""
+        """Names of the networks with a pickle."""
         return {network for weights in self.weights.values() for network in weights}
 
     def lines(self) -> Iterator[RecordLine]:
@@ -63,12 +63,12 @@ def read_tenset(folder: Path, hardware: str | None = None) -> TensetFolder:
 
     Raises:
         FileNotFoundError: a part of the layout is missing.
-        InputError: a pickle is refused or damaged, or ``hardware`` must be chosen.
+        InputError: a pickle is rejected or damaged, or ``hardware`` must be chosen.
     """
     info = folder / "network_info"
     all_tasks = find_file(info, "all_tasks.pkl")
     if all_tasks is None:
-        raise FileNotFoundError(f"{folder} is no folder in TenSet's layout: it has no network_info/all_tasks.pkl")
+        raise FileNotFoundError(f"{folder} is not in TenSet's layout: network_info/all_tasks.pkl is missing")
     tasks = {str(task.workload_key): task for task in read_tasks(all_tasks)}
     weights: dict[str, dict[str, int]] = {}
     for path in files_ending(info, ".task.pkl"):
@@ -80,10 +80,10 @@ def read_tenset(folder: Path, hardware: str | None = None) -> TensetFolder:
 
 
 def parse_state(line: RecordLine) -> Any:
-    """The state of a measure record, which has nothing but its steps.
+    """The state of a measure record, which has only steps.
 
-    The record's target is ignored, because the steps do not depend on it and this TVM may refuse it: TenSet's targets
-    say ``-link-params=0``, which TVM 0.17 does not know.
+    The record's target is ignored, because the steps do not depend on it and this TVM may reject it: TenSet's targets
+    have ``-link-params=0``, which TVM 0.17 does not know.
 
     Raises:
         InputError: TVM cannot read the steps.
@@ -99,11 +99,11 @@ def parse_state(line: RecordLine) -> Any:
 
 
 def count_applicable(groups: Sequence[tuple[Task, Sequence[RecordLine]]], jobs: int | None = None) -> list[int]:
-    """How many of the records of each group apply to the group's task; 0 if one crashes TVM.
+    """Number of records of each group that apply to the group's task; 0 if a record crashes TVM.
 
     Args:
-        groups: Tasks, each with records that may be another's.
-        jobs: Number of processes; one a core but at least two if None.
+        groups: Tasks, each with records that may be of another task.
+        jobs: Number of processes; one per core but at least two if None.
     """
     chunks = [[(task.workload, tuple(lines))] for task, lines in groups]
     return list(in_processes(_count_applicable, chunks, jobs or max(2, joblib.cpu_count()), lambda _: 0))

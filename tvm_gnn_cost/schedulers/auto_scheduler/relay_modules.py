@@ -1,6 +1,6 @@
 """Relay modules as networks: a :class:`~tvm_gnn_cost.importing.source.Framework`.
 
-A program is a module and its weights as ``tvm.relay.testing`` and the importers return them, or a module alone.
+A program is a module, or a pair of a module and its weights as ``tvm.relay.testing`` and the importers return it.
 """
 
 from __future__ import annotations
@@ -31,31 +31,33 @@ def accepts(program: Any) -> bool:
 
 
 def open_shapes(program: Any, name: str) -> dict[str, OpenShape]:
-    """The shape of each parameter of ``main`` that is no weight, in order.
+    """The shape of each parameter of ``main`` except the weights, in order.
 
     Raises:
-        InputError: a parameter is no tensor, or a size of it is open.
+        InputError: a parameter is not a tensor, or has a dynamic dimension.
     """
-    found: dict[str, OpenShape] = {}
-    for own, kind in _inputs(program).items():
+    shapes: dict[str, OpenShape] = {}
+    for parameter, kind in _inputs(program).items():
         if not isinstance(kind, tvm.ir.TensorType) or any(not isinstance(size, tvm.tir.IntImm) for size in kind.shape):
-            raise InputError(f"input '{own}' of {name} is {kind}; only tensors of fixed sizes can be tuned from Relay")
-        found[own] = tuple(int(size) for size in kind.shape)
-    return found
+            raise InputError(
+                f"input '{parameter}' of {name} is {kind}; from Relay, only tensors of static shape can be tuned"
+            )
+        shapes[parameter] = tuple(int(size) for size in kind.shape)
+    return shapes
 
 
 def with_shapes(program: Any, shapes: Mapping[str, tuple[int, ...]], name: str) -> Any:  # noqa: ARG001
-    """The program, whose sizes are fixed."""
+    """The program, whose shapes are static."""
     return program
 
 
 def input_types(program: Any, name: str) -> dict[str, np.dtype[Any]]:  # noqa: ARG001
     """The type of each input."""
-    return {own: np.dtype(str(kind.dtype)) for own, kind in _inputs(program).items()}
+    return {parameter: np.dtype(str(kind.dtype)) for parameter, kind in _inputs(program).items()}
 
 
 def run(program: Any, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
-    """None: only TVM itself can run it."""
+    """None, because only TVM can run it."""
 
 
 def digest(program: Any) -> str:
@@ -66,11 +68,11 @@ def digest(program: Any) -> str:
 
 
 def to_onnx(program: Any, name: str) -> None:
-    """None: this TVM's own importer reads ONNX."""
+    """None, because this TVM's importer reads ONNX."""
 
 
 def _inputs(program: Any) -> dict[str, Any]:
     mod, params = with_weights(program)
     typed = relay.transform.InferType()(mod)
     variables = {str(variable.name_hint): variable.checked_type for variable in typed["main"].params}
-    return {own: kind for own, kind in variables.items() if own not in params}
+    return {parameter: kind for parameter, kind in variables.items() if parameter not in params}

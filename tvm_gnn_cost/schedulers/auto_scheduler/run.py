@@ -17,8 +17,8 @@ executor = tvm.contrib.graph_executor.GraphModule(library["default"](tvm.cpu()))
 given = np.load(sys.argv[1]) if sys.argv[1:] else {i["name"]: np.random.random(i["shape"]) for i in about["inputs"]}
 executor.set_input(**{i["name"]: np.asarray(given[i["name"]], i["dtype"]) for i in about["inputs"]})
 executor.run()
-outputs = {one["name"]: executor.get_output(i).numpy() for i, one in enumerate(about["outputs"])}
-print({name: (str(one.dtype), one.shape) for name, one in outputs.items()})
+outputs = {output["name"]: executor.get_output(i).numpy() for i, output in enumerate(about["outputs"])}
+print({name: (str(output.dtype), output.shape) for name, output in outputs.items()})
 print(f"{executor.module.time_evaluator('run', tvm.cpu(), min_repeat_ms=500)().mean * 1e3:.3f} ms")
 if sys.argv[2:]:
     np.savez(sys.argv[2], **outputs)

@@ -1,4 +1,4 @@
-"""Samples the states of a task's sketches: at random, or by an evolutionary search with a cost model."""
+"""Samples states of a task's sketches: at random, or by evolutionary search with a cost model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def untuned(task: Task) -> Any:
 
 
 def policy_seed(seed: int) -> int:
-    """The seed to give a ``SketchPolicy``, which draws one at random if it is given 0."""
+    """A seed for ``SketchPolicy``, which takes 0 as a random seed."""
     return seed or 2**30
 
 
@@ -35,15 +35,15 @@ def steps_of(task: auto_scheduler.SearchTask, state: Any) -> str:
 def sample_states(
     task: auto_scheduler.SearchTask, count: int, seed: int, guide: Any | None = None, known: Sequence[str] = ()
 ) -> list[Any]:
-    """Up to ``count`` different states of a task.
+    """Up to ``count`` distinct states of a task.
 
     Args:
         task: The task.
         count: Number of states.
         seed: Seed of the samples.
-        guide: A cost model of ``auto_scheduler``; the states are the best ones of its evolutionary search. Random
-            states if None.
-        known: The steps (:func:`steps_of`) of states to leave out.
+        guide: A cost model of ``auto_scheduler``, for the best states of its evolutionary search; random states if
+            None.
+        known: The steps (:func:`steps_of`) of states to exclude.
     """
     # A small search: with TVM's 2048 states of 4 generations, sampling a task takes longer than measuring it.
     size = max(64, 2 * count)

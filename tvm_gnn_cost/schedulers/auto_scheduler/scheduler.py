@@ -1,10 +1,11 @@
-"""Implements the protocol of ``schedulers/scheduler.py`` for ``auto_scheduler``."""
+"""Implements the protocols of ``schedulers/scheduler.py`` for ``auto_scheduler``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,13 @@ from tvm.target import Target
 
 from tvm_gnn_cost.datasets.records import is_database, last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.graphs.extraction import extract_states
-from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.measuring.machine import Tracker
-from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.networks.catalogue import expand_groups
-from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import AutoSchedulerTrees
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.auto_scheduler.collection import TensetCollection, check_hardware_name
 from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder, per_store_features
+from tvm_gnn_cost.schedulers.auto_scheduler.folder import RecordFolder
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import measure_states
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     HELD_OUT,
@@ -41,7 +38,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of, untuned
 from tvm_gnn_cost.schedulers.auto_scheduler.search import search
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target, target_of
-from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier, dtypes_of, faults, ready
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import TaskVerifier, dtypes_of, faults
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import (
     RECORDS,
     append_records,
@@ -67,7 +64,6 @@ from tvm_gnn_cost.schedulers.scheduler import (
     SearchSettings,
     Task,
 )
-from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER, checkpoint_named
 
 
@@ -76,7 +72,6 @@ class AutoScheduler:
 
     name = "auto-scheduler"
     checkpoint = DEFAULT_AUTO_SCHEDULER
-    packages: tuple[str, ...] = ("tvm-gnn-cost", "torch", "xgboost")
     records_file = RECORDS
     run_script = Path(__file__).with_name("run.py")
 
@@ -86,12 +81,12 @@ class AutoScheduler:
         return BuildPool(build_and_export)
 
     @cached_property
-    def verifier(self) -> Verifier:
+    def verifier(self) -> TaskVerifier:
         """Knows what the programs of each task are compared with."""
-        return Verifier(self.build_pool)
+        return TaskVerifier(self.build_pool)
 
     def versions(self) -> dict[str, str]:
-        return {"tvm": tvm.__version__}
+        return {name: version(name) for name in ("tvm-gnn-cost", "torch", "xgboost")} | {"tvm": tvm.__version__}
 
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
         return expand_groups(names, TRAINING, KINDS, HELD_OUT)
@@ -111,7 +106,7 @@ class AutoScheduler:
         return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: Target) -> list[Task]:
-        self.build_pool.start(ready)
+        self.build_pool.start()
         return extract_tasks(network, target)
 
     def check_workload(self, name: str) -> None:
@@ -124,9 +119,6 @@ class AutoScheduler:
         # Negative where TVM cannot count them, as in a pooling.
         return max(0.0, float(task.workload.compute_dag.flop_ct))
 
-    def untuned(self, task: Task) -> Any:
-        return untuned(task)
-
     def sample(self, task: Task, target: Target, count: int, seed: int) -> list[Any]:
         return sample_states(task.workload, count, seed)
 
@@ -137,27 +129,13 @@ class AutoScheduler:
 
     def faults(self, candidates: Sequence[tuple[Task, Any]], target: Target) -> list[str]:
         inputs = [MeasureInput(task.workload, state) for task, state in candidates]
-        return faults(self.build_pool, inputs, self.verifier.checks_of([task.workload for task, _ in candidates]))
+        return faults(self.build_pool, inputs, self.verifier.local_checks_of([task.workload for task, _ in candidates]))
 
     def describe(self, task: Task, candidate: Any) -> str:
         return steps_of(task.workload, candidate)
 
     def dtypes(self, task: Task) -> Sequence[str]:
         return dtypes_of(task.workload)
-
-    def graphs(
-        self, task: Task, target: Target, candidates: Sequence[Any], detail: Detail = "statements"
-    ) -> ProgramGraphs:
-        return extract_states(task.workload.compute_dag, candidates, target, detail=detail, on_error="skip")
-
-    def features(self, task: Task, target: Target, candidates: Sequence[Any]) -> list[npt.NDArray[np.float32]]:
-        return per_store_features(task.workload, candidates)
-
-    def boosted_trees(self, seed: int = 0) -> AutoSchedulerTrees:
-        return AutoSchedulerTrees(seed)
-
-    def segment_mlp(self, seed: int = 0) -> SegmentMLP:
-        return segment_mlp(seed)
 
     def collection(
         self, folder: Path, plan: CollectPlan, hardware: str, target: Target, machine: Mapping[str, Any]

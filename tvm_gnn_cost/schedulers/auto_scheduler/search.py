@@ -1,4 +1,4 @@
-"""Searches schedules with ``auto_scheduler`` and reports each measured batch and the time spent in each phase."""
+"""Searches schedules with ``auto_scheduler``, and reports each measured batch and the time by phase."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from tvm_gnn_cost.schedulers.auto_scheduler.builder import build_states
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
-from tvm_gnn_cost.schedulers.auto_scheduler.verification import Verifier
+from tvm_gnn_cost.schedulers.auto_scheduler.verification import TaskVerifier
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
 from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 
-#: More programs than a search measures: the listener ends it.
+#: More programs than any search measures, because the listener ends the search.
 _UNLIMITED = 2**24
 
 
 def search(
     tasks: Sequence[Task],
     model: Any,
-    verifier: Verifier,
+    verifier: TaskVerifier,
     work_dir: Path,
     settings: SearchSettings,
     on: SearchListener,
 ) -> None:
-    """Searches schedules of all tasks; each measured batch is in the work directory's records at once.
+    """Searches schedules of all tasks; each batch is recorded in the work directory as soon as it is measured.
 
     Args:
         tasks: The tasks.
         model: A cost model of ``auto_scheduler``.
-        verifier: Knows what states are compared with, and the processes that build and compare them.
+        verifier: Verifies states; its pool builds them.
         work_dir: The folder of the records.
         settings: How the search runs.
-        on: Follows the search.
+        on: Receives events.
 
     Raises:
         WorkError: the search was interrupted.
@@ -52,7 +52,7 @@ def search(
     records = str(work_dir / RECORDS)
     seen = records if settings.measured else None
     callbacks = [auto_scheduler.PreloadMeasuredStates(records)] if seen else None
-    # TVM measures every task once; those that need no measurement are left out.
+    # TVM measures every task at least once, so tasks that are not searched are excluded.
     wanted = [task for task, latency in zip(tasks, settings.latencies, strict=True) if latency > 0]
     search_tasks = [task.workload for task in wanted]
     policies = make_policies(
@@ -76,7 +76,7 @@ def search(
         options = auto_scheduler.TuningOptions(
             num_measure_trials=_UNLIMITED,
             num_measures_per_round=settings.batch,
-            # These two call what _measurement() puts in their place.
+            # These two call the replacements of _measurement().
             builder=auto_scheduler.LocalBuilder(),
             runner=auto_scheduler.LocalRunner(),
             measure_callbacks=[auto_scheduler.RecordToFile(records), _Follower(tasks, on, seconds, scheduler)],
@@ -113,7 +113,7 @@ class _Follower(PythonBasedMeasureCallback):  # type: ignore[misc]
 
 
 def _model_seconds(model: Any) -> dict[str, float]:
-    """Seconds that a GNN has taken so far; the time of other models counts as mutation."""
+    """Seconds of a GNN so far; the time of other models counts as mutation."""
     if not isinstance(model, GNNCostModel):
         return {}
     timings = model.search.timings
@@ -121,8 +121,8 @@ def _model_seconds(model: Any) -> dict[str, float]:
 
 
 @contextmanager
-def _measurement(settings: MeasureSettings, verifier: Verifier) -> Iterator[dict[str, float]]:
-    """Puts our builder and our runner in place of ``auto_scheduler``'s, and yields the seconds spent in each."""
+def _measurement(settings: MeasureSettings, verifier: TaskVerifier) -> Iterator[dict[str, float]]:
+    """Replaces ``auto_scheduler``'s builder and runner by ours, and yields the seconds of each."""
     seconds = {"building": 0.0, "running": 0.0}
     names = {"building": "auto_scheduler.local_builder.build", "running": "auto_scheduler.local_runner.run"}
     originals = {phase: tvm.get_global_func(name) for phase, name in names.items()}

@@ -18,19 +18,19 @@ from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import steps_of
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
-#: The files of measure records in a work directory: of the search, and of the programs before any schedule.
+#: Files of measure records in a work directory: of the search, and of the unscheduled programs.
 RECORDS = "records.json"
 UNTUNED = "untuned.json"
 
-#: What a record has in place of the costs of a program that failed.
+#: The cost of a failed program in a record.
 _NO_COST = 1e10
 
 
 def read_records(path: Path) -> list[tuple[Any, Any]]:
-    """Measure input and result of each record; none if there is no file.
+    """Measure input and result of each record; empty if the file is missing.
 
     Raises:
-        InputError: a line is no record.
+        InputError: a line is not a record.
     """
     drop_broken_last_line(path)
     # TVM's reader raises errors of any type.
@@ -41,7 +41,7 @@ def read_records(path: Path) -> list[tuple[Any, Any]]:
 
 
 def append_records(path: Path, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-    """Adds a record for each measure input and its result to a file; TVM's own function says nothing of a full disk.
+    """Adds a record for each measure input and its result to a file; unlike TVM's function, reports a full disk.
 
     Raises:
         OSError: the file cannot be written.
@@ -58,22 +58,22 @@ def latencies(tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
 
 
 def pairs(task: Task, states: Sequence[Any], outcomes: Sequence[Outcome]) -> tuple[list[Any], list[Any]]:
-    """Measure inputs and results of measured states, as TVM's functions take them."""
+    """Measure inputs and results of measured states, for TVM's functions."""
     return [MeasureInput(task.workload, state) for state in states], [outcome.result for outcome in outcomes]
 
 
 def best(tasks: Sequence[Task], work_dir: Path) -> list[Any]:
-    """The fastest recorded state of each task; None for a task of which none has run."""
-    found: dict[str, tuple[float, Any]] = {}
+    """The fastest recorded state of each task; None for a task without a valid record."""
+    fastest: dict[str, tuple[float, Any]] = {}
     for measured, result in read_records(work_dir / RECORDS):
         key, latency = str(measured.task.workload_key), outcome_of(result).latency
-        if latency < found.get(key, (float("inf"), None))[0]:
-            found[key] = latency, measured
-    return [found[task.key][1].state if task.key in found else None for task in tasks]
+        if latency < fastest.get(key, (float("inf"), None))[0]:
+            fastest[key] = latency, measured
+    return [fastest[task.key][1].state if task.key in fastest else None for task in tasks]
 
 
 def strike(task: Task, state: Any, work_dir: Path) -> None:
-    """Turns the records of a program into those of one that failed."""
+    """Marks the records of a program as failed."""
     path = work_dir / RECORDS
     program = steps_of(task.workload, state)
     lines = []
@@ -85,12 +85,12 @@ def strike(task: Task, state: Any, work_dir: Path) -> None:
 
 
 def unmeasured(task: Task, state: Any) -> tuple[Any, Any]:
-    """A record of a state that was never measured, to compile with."""
+    """A made-up record of a state that was not measured, to compile with."""
     return MeasureInput(task.workload, state), MeasureResult([1.0], 0, "", 0.0, 0)
 
 
 def save_untuned(tasks: Sequence[Task], states: Sequence[Any], outcomes: Sequence[Outcome], work_dir: Path) -> None:
-    """Records the programs before any schedule, so that compiling can choose them over slower schedules."""
+    """Records the unscheduled programs, so that compiling can choose them over slower schedules."""
     path = work_dir / UNTUNED
     path.unlink(missing_ok=True)
     inputs = [MeasureInput(task.workload, state) for task, state in zip(tasks, states, strict=True)]
@@ -98,7 +98,7 @@ def save_untuned(tasks: Sequence[Task], states: Sequence[Any], outcomes: Sequenc
 
 
 def schedules(tuned: Sequence[Task], work_dir: Path) -> list[tuple[Any, Any]]:
-    """The records to compile with: those of all programs before any schedule, and the search's of the tuned tasks."""
+    """The records to compile with: of all unscheduled programs, and the search's records of the tuned tasks."""
     keys = {task.key for task in tuned}
-    found = read_records(work_dir / RECORDS)
-    return read_records(work_dir / UNTUNED) + [pair for pair in found if str(pair[0].task.workload_key) in keys]
+    searched = read_records(work_dir / RECORDS)
+    return read_records(work_dir / UNTUNED) + [pair for pair in searched if str(pair[0].task.workload_key) in keys]

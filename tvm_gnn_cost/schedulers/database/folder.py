@@ -33,12 +33,12 @@ class DatabaseFolder:
 
     Args:
         folder: A folder that :func:`read_database` can read.
-        threads: Threads of the graph extraction; one a core if None.
-        import_intrinsics: Imports TVM's tensor intrinsics, which traces may name.
-        cluster: Address of a Dask scheduler, whose workers extract instead; they must see the folder under this path.
+        threads: Number of threads of the graph extraction; one per core if None.
+        import_intrinsics: Imports TVM's tensor intrinsics, which traces may use.
+        cluster: Address of a Dask scheduler whose workers extract instead; they need the folder under the same path.
 
     Raises:
-        FileNotFoundError: the folder holds no MetaSchedule database.
+        FileNotFoundError: the folder has no MetaSchedule database.
     """
 
     programs_at_once = 512
@@ -98,7 +98,7 @@ class DatabaseFolder:
     def extract(
         self, chunks: Iterable[Sequence[tuple[str, DatabaseRecord]]], detail: Detail, with_features: bool
     ) -> Iterator[Chunk]:
-        """Replays and extracts each chunk, in this process with threads or in those of a cluster."""
+        """Replays and extracts each chunk, with threads of this process or on a cluster."""
         if self.cluster:
             here = _Opened(self.database.folder, uuid.uuid4().hex, self.import_intrinsics)
             run = partial(_extract_there, here, detail, with_features)
@@ -140,8 +140,8 @@ class DatabaseFolder:
         for (_, target), rows in members.items():
             workload = self.database.workload(records[rows[0]]).mod
             target_of_task = tvm.target.Target(json.loads(target))
-            found = per_store_features(workload, target_of_task, [candidates[i] for i in rows])
-            out.update(zip(rows, found, strict=True))
+            matrices = per_store_features(workload, target_of_task, [candidates[i] for i in rows])
+            out.update(zip(rows, matrices, strict=True))
         return [out[i] for i in range(len(records))]
 
 
@@ -172,13 +172,15 @@ def _crashed(folder: Path, item: tuple[str, DatabaseRecord]) -> Chunk:
 
 
 def check_no_hardware(folder: Path, hardware: str | None) -> None:
-    """Checks that nobody chose a machine: a database has records of one.
+    """Rejects ``hardware`` for a database, which has records of a single machine.
 
     Raises:
-        InputError: somebody did.
+        InputError: ``hardware`` is not None.
     """
     if hardware is not None:
-        raise InputError(f"--hardware is for a folder in TenSet's layout, and {folder} is none; leave it out")
+        raise InputError(
+            f"hardware is for a folder in TenSet's layout, but {folder} is not such a folder; leave it out"
+        )
 
 
 _NONE = np.zeros((0, PER_STORE_COLUMNS), np.float32)
@@ -187,7 +189,7 @@ _NONE = np.zeros((0, PER_STORE_COLUMNS), np.float32)
 def per_store_features(
     workload: tvm.IRModule, target: tvm.target.Target, candidates: Sequence[ms.MeasureCandidate]
 ) -> list[npt.NDArray[np.float32]]:
-    """The features of candidates of one task.
+    """The features of the TensorIR stores of a task's candidates.
 
     Args:
         workload: The unscheduled module.
@@ -195,12 +197,12 @@ def per_store_features(
         candidates: The candidates.
 
     Returns:
-        float32[stores, 164] for each candidate; float32[0, 164] for one that TVM cannot lower.
+        float32[stores, 164] for each candidate; float32[0, 164] for a candidate that TVM cannot lower.
     """
     extractor = ms.feature_extractor.PerStoreFeature()
     context = ms.TuneContext(workload, target=target)
 
-    def extract(some: Sequence[ms.MeasureCandidate]) -> list[npt.NDArray[np.float32]]:
-        return [rows.numpy().astype(np.float32) for rows in extractor.extract_from(context, list(some))]
+    def extract(part: Sequence[ms.MeasureCandidate]) -> list[npt.NDArray[np.float32]]:
+        return [rows.numpy().astype(np.float32) for rows in extractor.extract_from(context, list(part))]
 
     return each_or_empty(extract, candidates, _NONE)

@@ -28,13 +28,13 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json
 from tvm_gnn_cost.installed import Schedule, Trace, ms
 
-#: MetaSchedule records a latency of this many seconds for a program that failed.
+#: MetaSchedule's latency in seconds for a failed program.
 FAILED_RUN_SECS = 1e10
 
 
 @dataclass(frozen=True)
 class DatabaseRecord:
-    """One measured program, not yet replayed.
+    """A measured program that is not replayed yet.
 
     Attributes:
         line: Number of the line in ``database_tuning_record.json``, from 1.
@@ -42,7 +42,7 @@ class DatabaseRecord:
         trace: The schedule's trace with its postprocessors, as JSON.
         run_secs: Latency of each repeat in seconds; empty if the program failed.
         target: The target, as JSON.
-        args_info: Shapes and types of the arguments, as JSON.
+        args_info: Shapes and dtypes of the arguments, as JSON.
         failure: A :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if the program ran.
         phase: How the program was sampled; empty if unknown.
     """
@@ -65,7 +65,7 @@ class Workload:
         mod: The module.
         hash: Its structural hash.
         name: The task's name; the hash if the database has none.
-        weights: Network -> how many times the task occurs in it; empty if unknown.
+        weights: Network -> number of occurrences of the task; empty if unknown.
     """
 
     mod: tvm.IRModule
@@ -80,7 +80,7 @@ class Database:
 
     Attributes:
         folder: The folder.
-        workloads: The workloads that records refer to by index; None for an unreadable one.
+        workloads: The workloads that records refer to by index; None for an unreadable workload.
         records: The readable records, in the order of the file.
         problems: The unreadable lines.
         card: Machine, target and settings of a collection; empty if the folder has no card.
@@ -122,19 +122,21 @@ class Database:
 
 
 def read_database(folder: Path) -> Database:
-    """Reads a MetaSchedule database and, if they are there, the files that ``collect`` writes beside it.
+    """Reads a MetaSchedule database and the files of ``collect`` beside it, if they exist.
 
-    Each file may be compressed, with ``.gz`` or ``.xz`` behind its name. An unreadable line is left out and reported in
+    Each file may be compressed, with the suffix ``.gz`` or ``.xz``. Unreadable lines are skipped and reported in
     ``problems``.
 
     Raises:
-        FileNotFoundError: the folder holds no MetaSchedule database.
+        FileNotFoundError: the folder has no MetaSchedule database.
     """
     problems: list[Problem] = []
     workload_file, record_file = (find_file(folder, name) for name in (WORKLOADS, RECORDS))
     if workload_file is None or record_file is None:
         missing = WORKLOADS if workload_file is None else RECORDS
-        raise FileNotFoundError(f"{folder} is no MetaSchedule database: it has no {missing} (or {missing}.gz or .xz)")
+        raise FileNotFoundError(
+            f"{folder} is not a MetaSchedule database: it has no {missing} (or {missing}.gz or .xz)"
+        )
     tasks = {str(entry.get("hash")): entry for _, entry in parsed_objects(find_file(folder, "tasks.jsonl"), problems)}
     measurements = dict(parsed_objects(find_file(folder, "measurements.jsonl"), problems))
     workloads = tuple(
@@ -159,7 +161,7 @@ def _workload(entry: Any, tasks: dict[str, dict[str, Any]], where: Problem, prob
     except Exception as error:
         problems.append(Problem(where.file, where.line, f"TVM cannot read the workload ({last_line(error)})"))
         return None
-    # The hash in the file depends on the database's module_equality; this one does not.
+    # Unlike this hash, the hash in the file depends on the database's module_equality.
     key: str = ms.utils.shash2hex(mod)
     task = tasks.get(key, {})
     weights = task.get("weights")
@@ -194,8 +196,8 @@ def _record(line: int, entry: Any, workloads: Sequence[Workload | None], measure
         raise InputError("args_info is missing")
     target_text = json.dumps(target, sort_keys=True)
     if not _is_target(target_text):
-        raise InputError(f"target {target_text[:80]} is none that this TVM knows")
-    # A line of another task shows that the two files do not belong together.
+        raise InputError(f"target {target_text[:80]} is unknown to this TVM")
+    # A line of another task: the two files are not of the same collection.
     if measurement.get("task", workload.hash) != workload.hash:
         raise InputError(
             f"measurements.jsonl:{line} is about task {measurement['task']}, the record is {workload.hash}"
@@ -220,7 +222,7 @@ def _is_target(text: str) -> bool:
     target = json.loads(text)
     try:
         return isinstance(target, dict) and bool(tvm.target.Target(target))
-    # The type of TVM's error depends on the attribute that it refuses.
+    # The type of TVM's error depends on the attribute that it rejects.
     except Exception:
         return False
 

@@ -1,10 +1,10 @@
 """MetaSchedule, the auto-scheduler of today's TVM.
 
 ``GNNCostModel`` is the ``cost_model`` argument of MetaSchedule's tuning functions. ``tvm_gnn_cost.GNNCostModel`` is the
-same class, and fails with one sentence if TVM is missing. ``PooledBuilder`` is their ``builder`` argument, which spares
-TVM's builder starting new processes for every batch.
+same class, and fails with one sentence if TVM is missing. ``PooledBuilder`` is their ``builder`` argument, which reuses
+its processes for all batches.
 
-The names are loaded when they are first used, so that worker processes, which use none of them, start quickly.
+Names are loaded on first use, so that worker processes, which use none of them, start quickly.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import OfflineTrees
     from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
     from tvm_gnn_cost.schedulers.meta_schedule.compile import load_library
     from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
     from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
 
-__all__ = ["SCHEDULER", "GNNCostModel", "MetaSchedule", "PooledBuilder", "load_library"]
+__all__ = [
+    "SCHEDULER",
+    "GNNCostModel",
+    "MetaSchedule",
+    "OfflineTrees",
+    "PooledBuilder",
+    "load_library",
+]
 
 _HOMES = {
     "SCHEDULER": "scheduler",
     "GNNCostModel": "cost_model",
     "MetaSchedule": "scheduler",
+    "OfflineTrees": "boosted_trees",
     "PooledBuilder": "builder",
     "load_library": "compile",
 }

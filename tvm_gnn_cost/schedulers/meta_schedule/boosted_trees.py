@@ -18,7 +18,7 @@ from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
 MOST_STORES = 8
 
 
-class MetaScheduleTrees(BoostedTrees):
+class OfflineTrees(BoostedTrees):
     """MetaSchedule's ``XGBModel`` with its labels, objective and settings.
 
     Args:

@@ -1,4 +1,4 @@
-"""Builds scheduled modules in worker processes that outlive a batch."""
+"""Builds scheduled modules in worker processes that are reused for many batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Program(NamedTuple):
     Attributes:
         mod: The scheduled module.
         target: The target of the machine that will run it.
-        check: What it is compared with; None if it is not.
+        check: What it is compared with; None for no comparison.
     """
 
     mod: tvm.IRModule
@@ -35,20 +35,20 @@ class Program(NamedTuple):
 def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Builds a scheduled module as TVM's ``default_build`` does, but without importing ``tensor_intrin``.
 
-    On a busy machine that import takes half a minute in each worker, longer than a builder waits.
+    On a busy machine this import takes half a minute in each worker, longer than a builder waits.
     """
     return tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
 
 
 def build_and_export(program: Program) -> Built:
-    """Builds a scheduled module, writes its library and compares what it computes; a pool's worker calls this."""
+    """Builds a scheduled module, writes its library and compares its outputs; a pool's worker calls this."""
     mod, target, check = program
     if check is not None and (check.problem or str(target) != str(check.target)):
-        # What another machine runs is compared in the form for this one.
+        # A program for another machine is compared when built for this machine.
         compared, check = verify((mod, check)), None
         if compared.failure is not None:
             return compared
-    # Linked here, on all cores, and not when it is run, unless another kind of machine runs it.
+    # Linked now, on all cores, and not when it is run, unless it is for another kind of machine.
     path = os.path.join(tempfile.mkdtemp(), "program.tar" if "mtriple" in target.attrs else "program.so")
     if check is None:
         build_program(mod, target).export_library(path)
@@ -66,8 +66,8 @@ class PooledBuilder(ms.builder.PyBuilder):  # type: ignore[misc]
     """The ``builder`` argument of MetaSchedule's tuning functions that builds with a pool.
 
     Args:
-        pool: The worker processes; new ones if None.
-        check: Gives what the programs of the task that is searched now are compared with; by default they are not.
+        pool: The worker processes; a new pool if None.
+        check: Returns what programs of the current task are compared with; by default there is no comparison.
     """
 
     def __init__(
@@ -80,8 +80,10 @@ class PooledBuilder(ms.builder.PyBuilder):  # type: ignore[misc]
     def build(self, build_inputs: list[ms.builder.BuilderInput]) -> list[ms.builder.BuilderResult]:
         """Builds a batch; MetaSchedule calls this."""
         check = self.check()
-        built = self.build_pool.build([Program(one.mod, one.target, check) for one in build_inputs])
+        built = self.build_pool.build([Program(program.mod, program.target, check) for program in build_inputs])
         return [
-            ms.builder.BuilderResult(one.artifact, None if one.failure is None else f"{one.failure}: {one.message}")
-            for one in built
+            ms.builder.BuilderResult(
+                program.artifact, None if program.failure is None else f"{program.failure}: {program.message}"
+            )
+            for program in built
         ]

@@ -1,9 +1,8 @@
 """Extends a collection of measured programs that is kept as a MetaSchedule database.
 
-The folder holds the database (``database_workload.json``, ``database_tuning_record.json``), which every TVM tool reads,
-and beside it what that format has no room for: ``tasks.jsonl`` (each task, its weight in each of its workloads, and how
-many programs its design space has if those are few),
-``measurements.jsonl`` (a line a record: how its program was sampled, and why it failed if it did) and ``card.json``
+The folder has the database (``database_workload.json``, ``database_tuning_record.json``), which every TVM tool reads,
+and what that format lacks: ``tasks.jsonl`` (each task with its weight in each workload, and the size of a small design
+space), ``measurements.jsonl`` (a line per record: how the program was sampled, and why it failed) and ``card.json``
 (machine, date, settings).
 """
 
@@ -36,7 +35,7 @@ class DatabaseCollection:
     """A :class:`~tvm_gnn_cost.schedulers.scheduler.Collection`.
 
     Args:
-        folder: The folder; the programs that it already holds stay.
+        folder: The folder; its programs are kept.
         plan: What to collect.
         target: The target of the programs.
         machine: What measures them.
@@ -45,7 +44,7 @@ class DatabaseCollection:
         InputError: the folder was measured for another target, or its card is damaged.
     """
 
-    #: A damaged record cannot be skipped here: TVM refuses the whole database.
+    #: A damaged record cannot be skipped, because TVM rejects the whole database.
     problems: Sequence[Problem] = ()
 
     def __init__(self, folder: Path, plan: CollectPlan, target: tvm.target.Target, machine: Mapping[str, Any]) -> None:
@@ -55,12 +54,12 @@ class DatabaseCollection:
             check_same(folder / _CARD, "the target", self.card["target"], json.loads(str(target)))
         self.counts: dict[tuple[str, str], int] = {}
         self.tasks: dict[str, dict[str, Any]] = {}
-        #: Task -> its number in the file of workloads, and its records that ran.
+        #: Task -> its number in the file of workloads, and task -> its valid records.
         self.numbers: dict[str, int] = {}
         self.records: dict[str, list[ms.database.TuningRecord]] = {}
 
     def open(self) -> None:
-        """Writes the card and reads what the folder holds.
+        """Writes the card and reads the folder.
 
         Raises:
             InputError: a file of the folder is damaged.
@@ -77,7 +76,7 @@ class DatabaseCollection:
         write_json(self.folder / _CARD, {**self.card, **about, "runs": with_run(self.card["runs"], self.plan)})
 
     def known(self, workload: str) -> list[Task]:
-        """The tasks of a workload that were added before, without TVM's objects."""
+        """The tasks of a workload that the folder lists, without TVM's objects."""
         entries = [entry for entry in self.tasks.values() if workload in entry["weights"]]
         return [Task(entry["hash"], entry["name"], entry["weights"][workload], None) for entry in entries]
 
@@ -90,55 +89,55 @@ class DatabaseCollection:
         self._write_tasks()
 
     def missing(self, task: Task, phase: Phase) -> int:
-        """How many programs of that phase the plan still lacks; none that the design space does not have."""
+        """Number of programs of a phase that are still to be measured, up to the size of the design space."""
         wanted = self.plan.random if phase == "random" else self.plan.guided
         most: int = self.tasks[task.key].get("exhausted", {}).get(phase, wanted)
         return max(0, min(wanted, most) - self.counts.get((task.key, phase), 0))
 
     def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
-        """Up to the wanted number of new candidates of each task; none of a task that has a single program."""
-        found = (self._sample_random if phase == "random" else self._sample_guided)(wanted)
+        """Up to the wanted number of new candidates of each task; none for a task with a single program."""
+        sampled = (self._sample_random if phase == "random" else self._sample_guided)(wanted)
         self._write_tasks()
-        return found
+        return sampled
 
     def _sample_random(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
-        found = []
+        sampled = []
         for task in [task for task, count in wanted if count]:
             candidates = sample_random(task, self.target, self.plan.random, self.plan.seed)
-            # There is nothing to choose among one.
+            # A single program needs no ranking.
             candidates = candidates if len(candidates) > 1 else []
             self._note_exhausted(task, "random", len(candidates))
-            found.append((task, candidates[self.counts.get((task.key, "random"), 0) :]))
-        return found
+            sampled.append((task, candidates[self.counts.get((task.key, "random"), 0) :]))
+        return sampled
 
     def _sample_guided(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
         guide = Guide({task.key: self.records.get(task.key, []) for task, _ in wanted}, self.target, wanted)
-        found = []
+        sampled = []
         for task, count in wanted:
             if count:
-                # TVM cannot replay some traces that move a weight's layout, with an error of any type.
+                # TVM cannot replay some traces that change a weight's layout; its errors have any type.
                 try:
                     candidates = guide.sample(task, count)
                 except Exception:
                     candidates = []
                 self._note_exhausted(task, "guided", len(candidates) + self.counts.get((task.key, "guided"), 0))
-                found.append((task, candidates))
-        return found
+                sampled.append((task, candidates))
+        return sampled
 
     def append(self, phase: Phase, task: Task, candidates: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
         """Adds a record for each candidate, and its line in ``measurements.jsonl``."""
-        # TVM writes the lines; it would read all that are there to open the folder's own database.
+        # TVM writes the lines, into an empty database: opening the folder's would read all its lines.
         with tempfile.TemporaryDirectory() as folder:
             database = ms.database.JSONDatabase(work_dir=folder)
             commit(database, task, candidates, outcomes, self.target)
             (workload,) = (Path(folder) / WORKLOADS).read_text().splitlines()
             lines = (Path(folder) / RECORDS).read_text().splitlines(keepends=True)
-            # TVM says nothing of a full disk.
+            # TVM does not report a full disk.
             if len(lines) != len(outcomes) or not lines[-1].endswith("\n"):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
             records = database.get_all_tuning_records()
         if self.plan.guided:
-            self.records.setdefault(task.key, []).extend(one for one in records if latency(one) < float("inf"))
+            self.records.setdefault(task.key, []).extend(record for record in records if latency(record) < float("inf"))
         if task.key not in self.numbers:
             self.numbers[task.key] = len(self.numbers)
             append_lines(self.folder / WORKLOADS, [workload])
@@ -152,7 +151,7 @@ class DatabaseCollection:
         append_lines(self.folder / _MEASUREMENTS, map(json.dumps, measurements))
 
     def _note_exhausted(self, task: Task, phase: Phase, most: int) -> None:
-        """Remembers that the design space has no more programs, if it has fewer than the plan asks for."""
+        """Notes the size of a design space that is smaller than planned."""
         if most < (self.plan.random if phase == "random" else self.plan.guided):
             self.tasks[task.key].setdefault("exhausted", {})[phase] = most
 
@@ -160,11 +159,13 @@ class DatabaseCollection:
         write_text(self.folder / _TASKS, "".join(json.dumps(entry) + "\n" for entry in self.tasks.values()))
 
     def _read_records(self) -> None:
-        """Reads the tasks' numbers, and the records of tasks that still lack guided programs."""
+        """Reads the tasks' numbers, and the records of tasks with missing guided programs."""
         database = read_database(self.folder)
         if database.problems:
             raise InputError(f"{database.problems[0]}; the database is damaged, choose another folder")
-        self.numbers = {one.hash: number for number, one in enumerate(database.workloads) if one is not None}
+        self.numbers = {
+            workload.hash: number for number, workload in enumerate(database.workloads) if workload is not None
+        }
         for record in database.records:
             key = database.workload(record).hash
             if not record.failure and self.counts.get((key, "guided"), 0) < self.plan.guided:
@@ -177,17 +178,17 @@ class DatabaseCollection:
                 )
 
     def count(self) -> tuple[int, int]:
-        """Number of programs in the folder, and of those among them that failed."""
+        """Number of programs in the folder, and number of failed programs."""
         failed = [entry["failure"] is not None for entry in self._measurements()]
         return len(failed), sum(failed)
 
     def _match_lines(self) -> None:
-        """Makes the two files with a line a record equally long; a kill between two writes leaves one longer.
+        """Truncates the two files with a line per record to the same length, which differs after a kill.
 
-        A kill after the first of them leaves a workload without a file of records.
+        A kill after the first write leaves a workload without a file of records.
 
         Raises:
-            InputError: the records are not a collection's, which would lose them.
+            InputError: the folder is not a collection, and would lose its records.
         """
         drop_broken_last_line(self.folder / WORKLOADS)
         if (self.folder / WORKLOADS).exists():
@@ -198,9 +199,7 @@ class DatabaseCollection:
             drop_broken_last_line(file)
             lengths.append(len(file.read_bytes().splitlines()) if file.exists() else 0)
         if lengths[0] > 1 and not files[1].exists():
-            raise InputError(
-                f"{files[0]} is no collection's, it has no {_MEASUREMENTS} beside it; choose another folder"
-            )
+            raise InputError(f"{files[0]} is not of a collection, {_MEASUREMENTS} is missing; choose another folder")
         for file, length in zip(files, lengths, strict=True):
             if length > min(lengths):
                 keep_first_lines(file, min(lengths))
@@ -216,11 +215,11 @@ def _entries(path: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """The JSON objects of a file that may be missing.
 
     Args:
-        path: The file, with one object a line.
-        fields: Names and types of the fields that each must have.
+        path: The file, with an object per line.
+        fields: Name -> type of the required fields.
 
     Raises:
-        InputError: a line is no such object.
+        InputError: a line is not such an object.
     """
     problems: list[Problem] = []
     entries = []

@@ -1,4 +1,4 @@
-"""Compiles a network with default or tuned schedules, and loads a library that it exported."""
+"""Compiles a network with default or tuned schedules, and loads exported libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tvm_gnn_cost.schedulers.scheduler import Machine
 
 
 def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
-    """Loads what :meth:`CompiledNetwork.export` wrote, on this machine or another one.
+    """Loads a library of :meth:`CompiledNetwork.export` on a machine, by default this machine.
 
     Raises:
         WorkError: TVM cannot load it.
@@ -33,7 +33,7 @@ def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
     on = machine or ThisMachine()
     # TVM's loader raises errors of any type.
     try:
-        with without_stderr():  # TVM prints a warning without content for each constant that it writes or reads.
+        with without_stderr():  # TVM prints an empty warning for each constant.
             return LoadedNetwork(relax.VirtualMachine(on.load(str(path)), on.device()), on.device())
     except Exception as error:
         raise WorkError(f"TVM cannot load {path}: {last_line(error)}") from error
@@ -53,27 +53,27 @@ class LoadedNetwork:
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
         """The network's outputs."""
         self.bind(inputs)()
-        return tuple(one.numpy() for one in _flat(self.executor.get_outputs("main")))
+        return tuple(tensor.numpy() for tensor in _flat(self.executor.get_outputs("main")))
 
     def bind(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Callable[[], Any]:
-        """The function that runs the network on these inputs, which are copied now."""
-        self.executor.set_input("main", *(tvm.runtime.tensor(one, self.device) for one in inputs.values()))
+        """A function that runs the network on a copy of these inputs."""
+        self.executor.set_input("main", *(tvm.runtime.tensor(array, self.device) for array in inputs.values()))
         return partial(self.executor.invoke_stateful, "main")
 
     def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
         """Seconds of each of so many runs, after one that does not count."""
         self.bind(inputs)
         timed = self.executor.time_evaluator("invoke_stateful", self.device, number=1, repeat=runs)("main")
-        return [float(one) for one in timed.results]
+        return [float(second) for second in timed.results]
 
 
 def _flat(outputs: Any) -> Iterator[Any]:
     """The tensors of outputs that may be tuples in tuples."""
-    for one in outputs if isinstance(outputs, tuple) else [outputs]:
-        if isinstance(one, tuple):
-            yield from _flat(one)
+    for output in outputs if isinstance(outputs, tuple) else [outputs]:
+        if isinstance(output, tuple):
+            yield from _flat(output)
         else:
-            yield one
+            yield output
 
 
 class CompiledNetwork:
@@ -82,7 +82,7 @@ class CompiledNetwork:
     Args:
         mod: The network, legalized.
         target: The target of the machine that will run it.
-        schedules: A database with the records to compile with; tasks without one get TVM's default schedule.
+        schedules: A database of the records to compile with; tasks without a record get TVM's default schedule.
     """
 
     def __init__(self, mod: tvm.IRModule, target: tvm.target.Target, schedules: ms.Database | None) -> None:
@@ -97,30 +97,30 @@ class CompiledNetwork:
         return LoadedNetwork(relax.VirtualMachine(self.executable, tvm.cpu()), tvm.cpu()).run(inputs)
 
     def export(self, path: Path) -> None:
-        """Writes a library that holds the weights too."""
+        """Writes a library with the weights."""
         with without_stderr():
             self.executable.export_library(str(path))
 
 
 def build(mod: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    """What ``tvm.compile`` gives, but all cores generate the code of the network's functions, and do so once.
+    """The result of ``tvm.compile``, but with code generation on all cores, and only once.
 
-    ``tvm.compile`` optimizes one LLVM module on one core, and generates its code again each time that the network is
-    exported or run: half of what ``tune`` without trials took.
+    ``tvm.compile`` optimizes a single LLVM module on one core, and generates its code again each time the network is
+    exported or run, which took half of the time of ``tune`` without trials.
     """
     with target:
         mod = relax.get_pipeline("default")(mod)
     attributes = dict(mod.attrs or {})
     builder = relax.ExecBuilder()
     left = _vmcodegen(builder, mod, "bytecode")
-    functions = [(var, one) for var, one in left.functions.items() if isinstance(one, tvm.tirx.PrimFunc)]
+    functions = [(var, func) for var, func in left.functions.items() if isinstance(func, tvm.tirx.PrimFunc)]
     functions.sort(key=lambda pair: pair[0].name_hint)
     count = min(2 * usable_cores(), len(functions))
     with TemporaryDirectory() as folder, ThreadPoolExecutor(usable_cores()) as pool:
         parts = [dict(functions[first::count]) for first in range(count)]
         paths = [Path(folder) / f"{number}.o" for number in range(len(parts))]
         objects = list(pool.map(partial(_object, attrs=left.attrs, target=target), parts, paths))
-    # TVM takes the target of what it links from the first module that LLVM compiled.
+    # TVM takes the target of the library from the first LLVM module.
     frame = tvm.tirx.build(tvm.IRModule({}, attrs=left.attrs), target=target)
     libraries = [frame, *objects, *attributes.get("external_mods", [])]
     constants = dict(attributes.get("const_name_to_constant", {}))
@@ -128,6 +128,6 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
 
 
 def _object(functions: Mapping[Any, Any], path: Path, attrs: Any, target: tvm.target.Target) -> Any:
-    """Functions as an object file, which is linked into the network's library."""
+    """An object file of functions, to be linked into the network's library."""
     tvm.tirx.build(tvm.IRModule(functions, attrs=attrs), target=target).write_to_file(str(path))
     return tvm.runtime.load_static_library(str(path), [var.name_hint for var in functions])

@@ -22,16 +22,16 @@ finally:
 machine = tvm.relax.VirtualMachine(library, tvm.cpu())
 given = np.load(sys.argv[1]) if sys.argv[1:] else {i["name"]: np.random.random(i["shape"]) for i in about["inputs"]}
 inputs = [tvm.runtime.tensor(np.asarray(given[i["name"]], i["dtype"])) for i in about["inputs"]]
-found = machine["main"](*inputs)
+results = machine["main"](*inputs)
 
 
-def flat(one: Any) -> list[Any]:
+def flat(output: Any) -> list[Any]:
     """The tensors of outputs that may be tuples in tuples."""
-    return [one] if isinstance(one, tvm.runtime.Tensor) else [tensor for part in one for tensor in flat(part)]
+    return [output] if isinstance(output, tvm.runtime.Tensor) else [tensor for part in output for tensor in flat(part)]
 
 
-outputs = {about["outputs"][i]["name"]: one.numpy() for i, one in enumerate(flat(found))}
-print({name: (str(one.dtype), one.shape) for name, one in outputs.items()})
+outputs = {about["outputs"][i]["name"]: output.numpy() for i, output in enumerate(flat(results))}
+print({name: (str(output.dtype), output.shape) for name, output in outputs.items()})
 print(f"{machine.time_evaluator('main', tvm.cpu(), min_repeat_ms=500)(*inputs).mean * 1e3:.3f} ms")
 if sys.argv[2:]:
     np.savez(sys.argv[2], **outputs)

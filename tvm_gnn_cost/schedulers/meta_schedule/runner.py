@@ -1,4 +1,4 @@
-"""Runs built candidates, those of a batch in turn, on machines that measure nothing else meanwhile."""
+"""Runs built candidates, those of a batch interleaved, with exclusive use of the machine."""
 
 from __future__ import annotations
 
@@ -26,17 +26,23 @@ def run_built(
 
     Args:
         candidates: The candidates.
-        built: What building each gave.
+        built: The build result of each.
         settings: How they are measured.
-        arguments: Those of the task, which say what integers are below; any if there are none.
+        arguments: The task's arguments, for the upper bounds of integers; no bounds if empty.
     """
     pairs = list(zip(candidates, built, strict=True))
-    programs = [_program(one.artifact, of.args_info, arguments) for of, one in pairs if one.artifact is not None]
+    programs = [
+        _program(program.artifact, candidate.args_info, arguments)
+        for candidate, program in pairs
+        if program.artifact is not None
+    ]
     ran = iter(turn_runner(settings).run(programs))
-    outcomes = [Outcome((), one.failure, one.message) if one.artifact is None else next(ran) for one in built]
-    for one in built:
-        if one.artifact is not None:
-            shutil.rmtree(Path(one.artifact).parent, ignore_errors=True)
+    outcomes = [
+        Outcome((), program.failure, program.message) if program.artifact is None else next(ran) for program in built
+    ]
+    for program in built:
+        if program.artifact is not None:
+            shutil.rmtree(Path(program.artifact).parent, ignore_errors=True)
     return outcomes
 
 
@@ -46,7 +52,7 @@ class ExclusiveRunner(ms.runner.PyRunner):  # type: ignore[misc]
 
     Args:
         settings: How programs are measured.
-        arguments: Gives those of the task that is searched now; see :func:`run_built`.
+        arguments: Returns the arguments of the current task; see :func:`run_built`.
     """
 
     def __init__(self, settings: MeasureSettings, arguments: Callable[[], Sequence[Argument]] = tuple) -> None:
@@ -57,11 +63,11 @@ class ExclusiveRunner(ms.runner.PyRunner):  # type: ignore[misc]
         """Runs a batch; MetaSchedule calls this and reads failures from the results' messages."""
         arguments = self.arguments()
         outcomes = turn_runner(self.settings).spread(
-            [_program(str(one.artifact_path), one.args_info, arguments) for one in runner_inputs]
+            [_program(str(program.artifact_path), program.args_info, arguments) for program in runner_inputs]
         )
-        return [LocalRunnerFuture(list(one.seconds) or None, one.message or None) for one in outcomes]
+        return [LocalRunnerFuture(list(program.seconds) or None, program.message or None) for program in outcomes]
 
 
 def _program(artifact: str, infos: Sequence[ms.arg_info.ArgInfo], arguments: Sequence[Argument]) -> BuiltProgram:
-    bounds = [(one.bound,) if one.bound else () for one in arguments] or [()] * len(infos)
-    return artifact, tuple((*one.as_json(), *bound) for one, bound in zip(infos, bounds, strict=True))
+    bounds = [(info.bound,) if info.bound else () for info in arguments] or [()] * len(infos)
+    return artifact, tuple((*info.as_json(), *bound) for info, bound in zip(infos, bounds, strict=True))

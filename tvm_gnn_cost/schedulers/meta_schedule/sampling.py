@@ -14,7 +14,7 @@ from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import without_stderr
 from tvm_gnn_cost.schedulers.scheduler import Task
 
-#: The most candidates that a core samples before it looks whether there are new ones among them.
+#: Maximum number of candidates that a core samples before it looks for new candidates among them.
 _AT_ONCE = 16
 
 
@@ -32,8 +32,8 @@ def tune_context(
         task: The task.
         target: The target of this machine.
         strategy: The search strategy or its name.
-        seed: Seed of the samples; the random numbers also differ from task to task.
-        threads: Number of threads. With several, the samples depend on which one comes first.
+        seed: Seed of the samples, combined with the task.
+        threads: Number of threads. With several, the samples are not reproducible.
     """
     return ms.TuneContext(
         workload_of(task),
@@ -47,20 +47,20 @@ def tune_context(
 
 
 def untuned(task: Task) -> ms.MeasureCandidate:
-    """The task's program before any schedule."""
+    """The candidate of the task's unscheduled program."""
     mod = workload_of(task)
     return ms.MeasureCandidate(tvm.s_tir.Schedule(mod), ms.arg_info.ArgInfo.from_entry_func(mod, False))
 
 
 def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) -> list[ms.MeasureCandidate]:
-    """Up to ``count`` different random candidates of the task's design space; fewer if the space is small.
+    """Up to ``count`` distinct random candidates of the task's design space; fewer if the space is small.
 
-    Every core samples with a seed of its own: the threads of one context would make the samples depend on which of them
-    comes first.
+    Every core samples in a separate context with a separate seed: with the threads of one context, the samples would
+    not be reproducible.
     """
     cores = usable_cores()
     share = -(-count // cores)
-    # TVM warns of each block that names a rule for graphics cards alone.
+    # TVM warns about each block with a schedule rule for GPUs.
     with without_stderr(), ThreadPoolExecutor(cores) as pool:
         parts = pool.map(lambda core: _sample_on_one_core(task, target, share, seed + core * 2**20), range(cores))
         distinct = {key: candidate for part in parts for key, candidate in part.items()}
@@ -69,7 +69,7 @@ def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) 
 
 def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int) -> dict[str, Any]:
     context = tune_context(task, target, "replay-trace", seed, threads=1)
-    # A rule can fail at a program, with an error of any type: it keeps its default schedule then.
+    # A schedule rule can fail, with an error of any type; then the task keeps its default schedule.
     try:
         spaces = context.generate_design_space()
     except Exception:
@@ -83,7 +83,7 @@ def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed:
         known = len(distinct)
         for candidate in context.generate_measure_candidates() or []:
             distinct.setdefault(ms.utils.shash2hex(candidate.sch.mod), candidate)
-        # The space is small if so many samples hold nothing new.
+        # Without new candidates, the space is exhausted.
         if len(distinct) >= count - count // 8 or len(distinct) == known:
             break
     context.post_tuning()
@@ -92,25 +92,25 @@ def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed:
 
 def _is_sampled(schedule: tvm.s_tir.Schedule) -> bool:
     """Whether a design space has several programs."""
-    return any(str(one.kind.name).startswith("Sample") for one in schedule.trace.insts)
+    return any(str(step.kind.name).startswith("Sample") for step in schedule.trace.insts)
 
 
 def _programs(context: ms.TuneContext, spaces: Sequence[tvm.s_tir.Schedule]) -> dict[str, Any]:
-    """The candidates of design spaces that have one program each, by their programs' hashes."""
-    valid = [one for one in spaces if all(post.apply(one) for post in context.space_generator.postprocs)]
-    arguments = [ms.arg_info.ArgInfo.from_entry_func(one.mod, remove_preproc=True) for one in valid]
+    """Hash of the program -> candidate, for design spaces with a single program."""
+    valid = [space for space in spaces if all(post.apply(space) for post in context.space_generator.postprocs)]
+    arguments = [ms.arg_info.ArgInfo.from_entry_func(space.mod, remove_preproc=True) for space in valid]
     candidates = [ms.MeasureCandidate(*pair) for pair in zip(valid, arguments, strict=True)]
-    return {ms.utils.shash2hex(one.sch.mod): one for one in candidates}
+    return {ms.utils.shash2hex(candidate.sch.mod): candidate for candidate in candidates}
 
 
 class Guide:
-    """Mutates the fastest measured programs of a task and keeps the mutations that XGBoost ranks first.
+    """Mutates the fastest measured programs of a task and keeps the mutations that XGBoost ranks best.
 
     Args:
-        records: The measured programs of each task, by its key.
+        records: Task key -> measured programs.
         target: The target of the programs.
-        tasks: The tasks to sample, and how many programs of each. One XGBoost model learns from all of them, because
-            training it takes seconds however few the programs.
+        tasks: The tasks to sample, with the number of programs. A single XGBoost model learns from all of them,
+            because training takes seconds even with few programs.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Guide:
         self.database = ms.database.MemoryDatabase()
         known = [task for task, _ in tasks if records[task.key]]
         for task in known:
-            # update() only trains if the data has grown by a fifth of this: here after the last task.
+            # update() only trains if the data has grown by a fifth of this: here, after the last task.
             self.model.last_train_size = 0 if task is known[-1] else 2**40
             self._learn(task)
 
@@ -135,9 +135,9 @@ class Guide:
         results = [ms.runner.RunnerResult(record.run_secs, None) for record in records]
         self.model.update(context, candidates, results)
         workload = self.database.commit_workload(workload_of(task))
-        for one in records:
+        for record in records:
             self.database.commit_tuning_record(
-                ms.database.TuningRecord(one.trace, workload, one.run_secs, one.target, one.args_info)
+                ms.database.TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
             )
 
     def sample(self, task: Task, count: int) -> list[ms.MeasureCandidate]:
@@ -147,6 +147,6 @@ class Guide:
         )
         context = tune_context(task, self.target, strategy, len(self.records[task.key]))
         context.pre_tuning(count, count, database=self.database, cost_model=self.model)
-        found = list(context.generate_measure_candidates() or [])
+        candidates = list(context.generate_measure_candidates() or [])
         context.post_tuning()
-        return found
+        return candidates

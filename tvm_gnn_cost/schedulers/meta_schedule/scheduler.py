@@ -1,9 +1,10 @@
-"""Implements the protocol of ``schedulers/scheduler.py`` for MetaSchedule."""
+"""Implements the protocols of ``schedulers/scheduler.py`` for MetaSchedule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,12 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tvm_gnn_cost.datasets.records import RECORDS, last_line
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.graphs.extraction import extract_graphs
-from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.lowering.alternatives import mixed
 from tvm_gnn_cost.measuring.machine import Tracker
-from tvm_gnn_cost.models.segment_mlp import SegmentMLP
 from tvm_gnn_cost.networks.catalogue import TRAINING, expand_groups, is_workload
 from tvm_gnn_cost.networks.operators import KINDS
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
-from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware, per_store_features
-from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import MetaScheduleTrees
+from tvm_gnn_cost.schedulers.database.folder import DatabaseFolder, check_no_hardware
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Program, build_and_export
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
@@ -33,10 +30,10 @@ from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned, workload_of
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned
 from tvm_gnn_cost.schedulers.meta_schedule.search import search
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target, target_of
-from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, Verifier, parameters_of, ready, verify
+from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, TaskVerifier, parameters_of, verify
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import (
     commit,
     fastest,
@@ -56,7 +53,6 @@ from tvm_gnn_cost.schedulers.scheduler import (
     SearchSettings,
     Task,
 )
-from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, checkpoint_named
 
@@ -66,7 +62,6 @@ class MetaSchedule:
 
     name = "meta-schedule"
     checkpoint = DEFAULT
-    packages: tuple[str, ...] = ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost")
     records_file = RECORDS
     run_script = Path(__file__).with_name("run.py")
 
@@ -76,12 +71,12 @@ class MetaSchedule:
         return BuildPool(build_and_export)
 
     @cached_property
-    def verifier(self) -> Verifier:
+    def verifier(self) -> TaskVerifier:
         """Knows what the programs of each task are compared with."""
-        return Verifier(self.build_pool)
+        return TaskVerifier(self.build_pool)
 
     def versions(self) -> dict[str, str]:
-        return {}
+        return {name: version(name) for name in ("tvm-gnn-cost", "apache-tvm", "apache-tvm-ffi", "torch", "xgboost")}
 
     def expand(self, names: Iterable[str]) -> tuple[str, ...]:
         return expand_groups(names, TRAINING, KINDS, TEST_NETWORKS[self.name])
@@ -99,7 +94,7 @@ class MetaSchedule:
         return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
-        self.build_pool.start(ready)
+        self.build_pool.start()
         import_tensor_intrin()
         return tasks_of(network, target)
 
@@ -112,9 +107,6 @@ class MetaSchedule:
 
     def flops(self, task: Task) -> float:
         return float(estimate_tir_flops(task.workload.dispatched[0]))
-
-    def untuned(self, task: Task) -> ms.MeasureCandidate:
-        return untuned(task)
 
     def sample(self, task: Task, target: tvm.target.Target, count: int, seed: int) -> list[Any]:
         return sample_random(task, target, count, seed)
@@ -134,44 +126,28 @@ class MetaSchedule:
         """Builds candidates and compares each with its task's check, if there is one; then runs them."""
         programs = [
             Program(candidate.sch.mod, target, check)
-            for (_, some), check in zip(groups, checks, strict=True)
-            for candidate in some
+            for (_, candidates), check in zip(groups, checks, strict=True)
+            for candidate in candidates
         ]
         built = iter(self.build_pool.build(programs))
-        batches = [(task, some, [next(built) for _ in some]) for task, some in groups]
+        batches = [(task, candidates, [next(built) for _ in candidates]) for task, candidates in groups]
         yield from turn_runner(settings).each(
             [
-                (task, partial(run_built, some, ready, settings, parameters_of(task).arguments))
-                for task, some, ready in batches
+                (task, partial(run_built, candidates, ready, settings, parameters_of(task).arguments))
+                for task, candidates, ready in batches
             ]
         )
 
     def faults(self, candidates: Sequence[tuple[Task, Any]], target: tvm.target.Target) -> list[str]:
         checks = self.verifier.checks_of([task for task, _ in candidates])
         jobs = [(candidate.sch.mod, check) for (_, candidate), check in zip(candidates, checks, strict=True)]
-        return [one.message for one in self.build_pool.run(verify, jobs)]
+        return [verified.message for verified in self.build_pool.run(verify, jobs)]
 
     def describe(self, task: Task, candidate: Any) -> str:
         return str(candidate.sch.trace)
 
     def dtypes(self, task: Task) -> Sequence[str]:
         return parameters_of(task).dtypes
-
-    def graphs(
-        self, task: Task, target: tvm.target.Target, candidates: Sequence[Any], detail: Detail = "statements"
-    ) -> ProgramGraphs:
-        return extract_graphs([candidate.sch.mod for candidate in candidates], target, detail=detail, on_error="skip")
-
-    def features(
-        self, task: Task, target: tvm.target.Target, candidates: Sequence[Any]
-    ) -> list[npt.NDArray[np.float32]]:
-        return per_store_features(workload_of(task), target, candidates)
-
-    def boosted_trees(self, seed: int = 0) -> MetaScheduleTrees:
-        return MetaScheduleTrees(seed)
-
-    def segment_mlp(self, seed: int = 0) -> SegmentMLP:
-        return segment_mlp(seed)
 
     def collection(
         self, folder: Path, plan: CollectPlan, hardware: str, target: tvm.target.Target, machine: Mapping[str, Any]
@@ -205,7 +181,9 @@ class MetaSchedule:
         candidates: Sequence[Any],
         outcomes: Sequence[Outcome],
     ) -> None:
-        results = [ms.runner.RunnerResult(one.seconds or None, one.failure and one.message) for one in outcomes]
+        results = [
+            ms.runner.RunnerResult(outcome.seconds or None, outcome.failure and outcome.message) for outcome in outcomes
+        ]
         model.update(tune_context(task, target, "replay-trace", seed=0), candidates, results)
 
     def learn_records(self, model: Any, tasks: Sequence[Task], work_dir: Path) -> None:
@@ -236,12 +214,12 @@ class MetaSchedule:
         return [outcome for _, (outcome,) in measured]
 
     def latencies(self, tasks: Sequence[Task], work_dir: Path) -> list[list[float]]:
-        found = records_by_task(tasks, open_database(work_dir))
-        return [[latency(record) for record in records] for records in found]
+        by_task = records_by_task(tasks, open_database(work_dir))
+        return [[latency(record) for record in records] for records in by_task]
 
     def best(self, tasks: Sequence[Task], work_dir: Path) -> list[Any]:
-        found = records_by_task(tasks, open_database(work_dir))
-        ran = [[one for one in records if latency(one) < float("inf")] for records in found]
+        by_task = records_by_task(tasks, open_database(work_dir))
+        ran = [[record for record in records if latency(record) < float("inf")] for records in by_task]
         return [records[0].as_measure_candidate() if records else None for records in ran]
 
     def strike(self, task: Task, candidate: Any, work_dir: Path) -> None:

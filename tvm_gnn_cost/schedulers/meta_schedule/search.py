@@ -1,4 +1,4 @@
-"""Searches schedules with MetaSchedule and reports each measured batch and the time spent in each phase."""
+"""Searches schedules with MetaSchedule, and reports each measured batch and the time by phase."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvm_gnn_cost.lowering.design_space import design_space
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
-from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, Verifier
+from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, TaskVerifier
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of, open_database
 from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
@@ -24,10 +24,10 @@ from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, S
 # An error that passes through TVM's C++ code, as that of an interruption does, would come out as a RuntimeError.
 tvm_ffi.register_error(WorkError)
 
-#: More programs than a search measures: the listener ends it.
+#: More programs than any search measures, because the listener ends the search.
 _UNLIMITED = 2**24
 
-#: Phase -> the timers of MetaSchedule's profiler that it consists of, without the timers nested in these.
+#: Phase -> timers of MetaSchedule's profiler, without nested timers.
 _TIMERS = {
     "initial population": ("InitializeTask", "EvoSearch/SampleInitPopulation", "EvoSearch/PickBestFromDatabase"),
     "mutation": ("EvoSearch/Evolve/Mutation",),
@@ -41,20 +41,20 @@ _TIMERS = {
 def search(
     tasks: Sequence[Task],
     model: Any,
-    verifier: Verifier,
+    verifier: TaskVerifier,
     work_dir: Path,
     settings: SearchSettings,
     on: SearchListener,
 ) -> None:
-    """Searches schedules of all tasks; each measured batch is in the work directory's database at once.
+    """Searches schedules of all tasks; each batch is recorded in the work directory as soon as it is measured.
 
     Args:
         tasks: The tasks, extracted for the target of the machines that measure.
         model: A cost model of MetaSchedule.
-        verifier: Knows what programs are compared with, and the processes that build and compare them.
+        verifier: Verifies programs; its pool builds them.
         work_dir: The folder of the database and of MetaSchedule's logs.
         settings: How the search runs.
-        on: Follows the search.
+        on: Receives events.
 
     Raises:
         InputError: the database is damaged.
@@ -65,7 +65,7 @@ def search(
     seed = settings.seed + settings.measured
     with PROCESS_WIDE:
         quiet_console()
-        # As large as the batch needs: every candidate takes milliseconds, and most of the search went into them.
+        # Not larger than the batch needs: every candidate takes milliseconds, which dominated the search.
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=settings.population, init_min_unmeasured=settings.population // 2, genetic_num_iters=2
         )
@@ -79,7 +79,7 @@ def search(
         order = EagerGradient(settings.latencies, settings.floors, on.finished)
 
         def now() -> Check:
-            """What the programs of the task that is searched now are compared with."""
+            """The check of the current task."""
             return verifier.checks_of([tasks[int(order.running or 0)]])[0]
 
         with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
@@ -104,7 +104,7 @@ def search(
 
 @derived_object
 class _Guard(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Comes first among the callbacks, so that a batch cut short by Ctrl-C is not recorded as failed programs."""
+    """The first callback: a batch that Ctrl-C interrupted must not be recorded as failed programs."""
 
     def __init__(self, on: SearchListener) -> None:
         super().__init__()
@@ -120,11 +120,11 @@ class _Guard(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 @derived_object
 class Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Comes last among the callbacks and reports a batch that is recorded.
+    """The last callback: reports a batch after it was recorded.
 
     Args:
-        on: Follows the search.
-        profiler: Times its phases.
+        on: Receives events.
+        profiler: Times the phases of the search.
     """
 
     def __init__(self, on: SearchListener, profiler: ms.Profiler) -> None:
@@ -144,25 +144,25 @@ class Follower(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 def phase_seconds(timers: Mapping[str, float]) -> dict[str, float]:
-    """Seconds spent in each phase, from the seconds of MetaSchedule's timers."""
+    """Seconds of each phase, from the seconds of MetaSchedule's timers."""
     return {phase: sum(timers.get(name, 0.0) for name in names) for phase, names in _TIMERS.items()}
 
 
 @derived_object
 class EagerGradient(ms.task_scheduler.PyTaskScheduler):  # type: ignore[misc]
-    """Chooses the task with the most to gain (Ansor, Zheng et al. 2020, section 6.2).
+    """Chooses the task with the largest expected gain (Ansor, Zheng et al. 2020, section 6.2).
 
-    MetaSchedule's ``GradientBased`` chooses likewise, but takes in the measurements of a task only when it chooses the
-    task again. In the first round over a network it reports nothing, learns nothing and loses everything to a Ctrl-C.
-    This one takes the measurements in as soon as a batch has run. It also knows what was measured before, and how fast
-    a task can become: a convolution that is as fast as the network's fastest one has little to gain.
+    MetaSchedule's ``GradientBased`` does the same, but processes the measurements of a task only when it chooses the
+    task again: in the first round over a network it reports nothing, learns nothing and loses everything on Ctrl-C.
+    This scheduler processes a batch as soon as it was run. It also knows earlier measurements and a lower bound of
+    each task: a convolution that is as fast as the network's fastest convolution has little to gain.
 
     Args:
         latencies: Seconds of each task with the best schedule so far.
-        floors: Seconds that no schedule of each task will go below.
+        floors: Estimated lower bound of each task's seconds.
         finished: Whether the search must end.
-        alpha: Weight of the task's gain in the last batches; its present latency has the rest.
-        window: Number of batches that count as the last ones.
+        alpha: Weight of the task's gain in the last batches; the weight of its latency is ``1 - alpha``.
+        window: Number of last batches.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class EagerGradient(ms.task_scheduler.PyTaskScheduler):  # type: ignore[misc]
         self.running: int | None = None
 
     def next_task_id(self) -> int:
-        """Takes in the batch that has just run and returns the next task, or -1 if the search is over."""
+        """Processes the last batch and returns the next task, or -1 if the search is over."""
         tasks = self._outer().tasks_
         if self.running is not None and not tasks[self.running].is_terminated:
             self._note(self.running, self.join_running_task(self.running))
@@ -194,10 +194,10 @@ class EagerGradient(ms.task_scheduler.PyTaskScheduler):  # type: ignore[misc]
         self.best[task].append(min([self.best[task][-1], *latencies_of(results)]))
 
     def _gain(self, task: int) -> float:
-        """Seconds that another batch may save in one run of the task."""
+        """Expected gain of another batch, in seconds per run of the task."""
         best = self.best[task]
         if math.isinf(best[-1]):
-            # Nothing of it has run yet; it may be that nothing can.
+            # No program has run yet, and maybe none can.
             return math.inf if len(best) <= 3 else 0.0
         lately = (best[-1 - self.window] - best[-1]) / self.window if len(best) > self.window else best[-1]
         expected = self.alpha * lately + (1 - self.alpha) * best[-1] / len(best)

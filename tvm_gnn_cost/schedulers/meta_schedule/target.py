@@ -1,4 +1,4 @@
-"""The target of this machine, or of one that measures for it."""
+"""Targets: of this machine, or parsed from a string."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def local_target() -> tvm.target.Target:
 
 
 def target_of(text: str) -> tvm.target.Target:
-    """The target that a text describes: TVM's JSON, or one of its tags.
+    """The target of a string: TVM's JSON, or a tag.
 
     Raises:
-        InputError: TVM knows no such target, it is none of LLVM, or it does not say how many cores it has.
+        InputError: TVM knows no such target, its kind is not llvm, or it has no number of cores.
     """
-    # TVM's errors have any type, and it warns of a graphics card that is not there.
+    # TVM's errors have any type, and it warns about a missing GPU.
     try:
         with without_stderr():
             target = tvm.target.Target(json.loads(text) if text.lstrip().startswith("{") else text)
     except Exception as error:
-        raise InputError(f"--target {text}: TVM knows no such target ({last_line(error)})") from error
+        raise InputError(f"target {text}: unknown target ({last_line(error)})") from error
     if target.kind.name != "llvm":
-        raise InputError(f'--target {text}: schedules are for processors that LLVM compiles for, of the kind "llvm"')
+        raise InputError(f'target {text}: only targets of kind "llvm" are supported')
     if "num-cores" not in target.attrs:
-        raise InputError(f'--target {text}: it must say how many cores it has, "num-cores"')
+        raise InputError(f'target {text}: the number of cores, "num-cores", is missing')
     return target

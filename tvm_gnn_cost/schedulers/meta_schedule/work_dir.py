@@ -25,7 +25,7 @@ def open_database(work_dir: Path) -> ms.Database:
     """
     for name in (WORKLOADS, RECORDS):
         drop_broken_last_line(work_dir / name)
-    # TVM crashes on some damaged lines.
+    # Some damaged lines crash TVM.
     problems = read_database(work_dir).problems if (work_dir / RECORDS).exists() else ()
     if problems:
         raise InputError(f"{problems[0]}; the database is damaged, choose another folder")
@@ -33,8 +33,10 @@ def open_database(work_dir: Path) -> ms.Database:
 
 
 def latencies_of(ran: Sequence[ms.runner.RunnerResult]) -> list[float]:
-    """Latencies of programs that were run, in seconds; infinite for one that failed."""
-    return [min(map(float, one.run_secs)) if one.run_secs and not one.error_msg else float("inf") for one in ran]
+    """Latencies of programs in seconds; infinite for a failure."""
+    return [
+        min(map(float, result.run_secs)) if result.run_secs and not result.error_msg else float("inf") for result in ran
+    ]
 
 
 def latency(record: Any) -> float:
@@ -68,7 +70,7 @@ def commit(
 
 
 def strike(task: Task, candidate: ms.MeasureCandidate, work_dir: Path) -> None:
-    """Turns the records of a program into those of one that failed.
+    """Marks the records of a program as failed.
 
     Raises:
         InputError: the database is damaged.
@@ -84,7 +86,7 @@ def strike(task: Task, candidate: ms.MeasureCandidate, work_dir: Path) -> None:
 
 
 def fastest(tasks: Sequence[Task], database: ms.Database) -> ms.Database:
-    """A database in memory with the fastest record of each of these tasks and nothing else."""
+    """An in-memory database with the fastest record of each task."""
     best = ms.database.MemoryDatabase()
     for task, records in zip(tasks, records_by_task(tasks, database), strict=True):
         record = min(records, key=latency)

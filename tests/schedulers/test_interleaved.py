@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_gnn_cost.schedulers import in_turn
-from tvm_gnn_cost.schedulers.in_turn import run_in_turn
+from tvm_gnn_cost.schedulers import interleaved
+from tvm_gnn_cost.schedulers.interleaved import run_interleaved
 from tvm_gnn_cost.schedulers.machines import ThisMachine
 
 pytestmark = pytest.mark.needs("s_tir")
@@ -40,7 +40,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
 
 def test_a_repeat_has_one_latency(program: tuple[str, Any]) -> None:
     for repeats in (1, 3):
-        found = run_in_turn([program, program], repeats, 2, ThisMachine())
+        found = run_interleaved([program, program], repeats, 2, ThisMachine())
         assert [len(one) for one in found] == [repeats, repeats]
         assert all(0 < float(seconds) < 1 for one in found for seconds in one)
 
@@ -51,14 +51,14 @@ def test_weights_are_fetched_from_memory(program: tuple[str, Any]) -> None:
     arguments = [tvm.runtime.tensor(np.ones(shape, np.float32)) for _, _, shape in INFOS]
     loaded = tvm.runtime.load_module(program[0])
     warm = min(loaded.time_evaluator(loaded.entry_name, tvm.cpu(), number=100, repeat=10)(*arguments).results)
-    ((*cold,),) = run_in_turn([program], 3, 4, ThisMachine())
+    ((*cold,),) = run_interleaved([program], 3, 4, ThisMachine())
     assert min(map(float, cold)) > 1.3 * warm
 
 
 def test_a_program_that_raises_an_error_does_not_stop_the_others(program: tuple[str, Any], tmp_path: Path) -> None:
     missing = (str(tmp_path / "none.so"), INFOS)
     wrong = (program[0], INFOS[:1])
-    first, second, third = run_in_turn([missing, program, wrong], 2, 2, ThisMachine())
+    first, second, third = run_interleaved([missing, program, wrong], 2, 2, ThisMachine())
     assert isinstance(first, str)
     assert "none.so" in first
     assert len(second) == 2
@@ -77,6 +77,6 @@ def test_arguments_of_one_size_share_memory() -> None:
 
 
 def test_a_program_that_takes_long_leaves_early(program: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_turn, "_SECONDS_A_TURN", 0.0)
-    (found,) = run_in_turn([program], 5, 3, ThisMachine())
+    monkeypatch.setattr(interleaved, "_SECONDS_A_TURN", 0.0)
+    (found,) = run_interleaved([program], 5, 3, ThisMachine())
     assert len(found) == 1
