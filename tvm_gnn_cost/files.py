@@ -121,7 +121,7 @@ def check_folder(path: Path) -> None:
     Raises:
         InputError: a file is there, or where a folder above it belongs.
     """
-    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not there.is_dir():
         raise InputError(f"{there} is a file; expected a folder")
 
@@ -183,8 +183,8 @@ def _named(path: Path, temporary: Path | None = None) -> Iterator[None]:
 def _remove_leftovers(folder: Path) -> None:
     """Removes the temporary files of killed processes; once in a process, for some folders hold thousands of files."""
     for path in folder.glob(f".*{_UNFINISHED}"):
-        found = re.search(rf"\.(\d{{1,9}}){re.escape(_UNFINISHED)}$", path.name)
-        if found is not None and not psutil.pid_exists(int(found[1])):
+        match = re.search(rf"\.(\d{{1,9}}){re.escape(_UNFINISHED)}$", path.name)
+        if match is not None and not psutil.pid_exists(int(match[1])):
             path.unlink(missing_ok=True)
 
 

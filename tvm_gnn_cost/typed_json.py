@@ -45,12 +45,12 @@ def from_json(kind: type[_Kind], value: object, where: str = "") -> _Kind:
             f"expected a JSON object with the fields of {kind.__name__}{f' in {where!r}' if where else ''}, "
             f"found {_shown(value)}"
         )
-    names = {one.name: one for one in fields(kind) if one.init}  # type: ignore[arg-type]
+    names = {field.name: field for field in fields(kind) if field.init}  # type: ignore[arg-type]
     path = f"{where}." if where else ""
     unknown = [name for name in value if name not in names]
     if unknown:
         raise InputError(f"the field '{path}{_shown(unknown[0])[1:-1]}' is unknown")
-    missing = [n for n, one in names.items() if n not in value and one.default is one.default_factory is MISSING]
+    missing = [n for n, name in names.items() if n not in value and name.default is name.default_factory is MISSING]
     if missing:
         raise InputError(f"a field is missing: '{path}{missing[0]}'")
     hints = get_type_hints(kind)
@@ -63,7 +63,7 @@ def _converted(hint: Any, value: object, where: str) -> Any:
         return from_json(hint, value, where)  # type: ignore[arg-type]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType) and NoneType in arguments:
-        (other,) = (one for one in arguments if one is not NoneType)
+        (other,) = (argument for argument in arguments if argument is not NoneType)
         return None if value is None else _converted(other, value, where)
     if origin in (tuple, list) and isinstance(value, list | tuple):
         return origin(_converted(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))

@@ -45,12 +45,12 @@ def shapes_by_name(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
     Raises:
         InputError: one is of another form, or a name comes twice.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    result: dict[str, tuple[int, ...]] = {}
     for option in options:
         name, equals, sizes = option.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")]
         # Python refuses to read a number of some thousand digits.
-        if not equals or name in found or not all(part.isdecimal() and len(part) < 20 for part in parts):
+        if not equals or name in result or not all(part.isdecimal() and len(part) < 20 for part in parts):
             raise InputError(f"--shape {option}: an input's shape is NAME=1,3,224,224, and each input has one")
-        found[name] = tuple(int(part) for part in parts)
-    return found
+        result[name] = tuple(int(part) for part in parts)
+    return result

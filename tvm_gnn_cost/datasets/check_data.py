@@ -92,7 +92,7 @@ def _programs(folder: Path) -> Iterator[tuple[tuple[bytes, bytes], str, list[flo
             for number, lines in enumerate(zip_longest(records, measurements, fillvalue=b""), 1):
                 try:
                     _, (_, seconds, *_) = parse_json(lines[0])
-                    yield lines, str(parse_json(lines[1])["task"]), [float(one) for one in seconds]
+                    yield lines, str(parse_json(lines[1])["task"]), [float(second) for second in seconds]
                 except (ValueError, TypeError, KeyError) as error:
                     where = f"line {number} of {paths[0]} and {paths[1].name}"
                     raise InputError(f"{where} is not a program and its measurement; remove it from both") from error

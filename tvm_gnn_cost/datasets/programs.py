@@ -146,7 +146,7 @@ class Programs:
         most = min(int(counts.max(initial=0)), of_task or len(self))
         if len(self) <= limit and counts.max(initial=0) <= most:
             return self
-        fitting = bisect_right(range(_FEWEST, most + 1), limit, key=lambda one: int(np.minimum(counts, one).sum()))
+        fitting = bisect_right(range(_FEWEST, most + 1), limit, key=lambda item: int(np.minimum(counts, item).sum()))
         kept = np.minimum(counts, min(most, _FEWEST + max(0, fitting - 1)))
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(counts))
@@ -240,18 +240,18 @@ def measured_programs(
         features: P matrices of per-store features, or None.
     """
     tasks: dict[tuple[str, ...], TaskInfo] = {}
-    for one in measurements:
-        known = tasks.get(one.task.identity, one.task)
-        tasks[one.task.identity] = replace(known, weights={**known.weights, **one.task.weights})
+    for measurement in measurements:
+        known = tasks.get(measurement.task.identity, measurement.task)
+        tasks[measurement.task.identity] = replace(known, weights={**known.weights, **measurement.task.weights})
     numbers = {identity: number for number, identity in enumerate(tasks)}
-    latency, noise = latency_and_noise([one.run_secs for one in measurements])
+    latency, noise = latency_and_noise([measurement.run_secs for measurement in measurements])
     return MeasuredPrograms(
         graphs,
         tuple(tasks.values()),
-        np.array([numbers[one.task.identity] for one in measurements], np.int32),
+        np.array([numbers[measurement.task.identity] for measurement in measurements], np.int32),
         latency,
         noise,
-        tuple(one.failure for one in measurements),
-        tuple(one.phase for one in measurements),
+        tuple(measurement.failure for measurement in measurements),
+        tuple(measurement.phase for measurement in measurements),
         RaggedFeatures.from_matrices(features) if features is not None else None,
     )

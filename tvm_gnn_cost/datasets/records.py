@@ -54,8 +54,8 @@ def latency_and_noise(
     programs: Sequence[Sequence[float]],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
     """Applies :func:`summarise_repeats` to P programs: latency float64[P] in seconds and noise float32[P]."""
-    found = [summarise_repeats(run_secs) for run_secs in programs]
-    return np.array([latency for latency, _ in found]), np.array([noise for _, noise in found], np.float32)
+    results = [summarise_repeats(run_secs) for run_secs in programs]
+    return np.array([latency for latency, _ in results]), np.array([noise for _, noise in results], np.float32)
 
 
 def last_line(error: Exception) -> str:

@@ -101,8 +101,8 @@ class Shard:
     def keys(self) -> list[str]:
         """The key of each program, empty where it has none."""
         with _named(self.path):
-            found: list[str] = self._file.read(["key"]).column("key").to_pylist()
-        return found
+            result: list[str] = self._file.read(["key"]).column("key").to_pylist()
+        return result
 
     def tasks_and_latencies(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         """The number of each program's task among :attr:`tasks`, and its latency in seconds: int32[P], float64[P]."""
@@ -140,15 +140,15 @@ class Shard:
         group_of = np.searchsorted(self._groups, programs, side="right") - 1
         groups = np.unique(group_of)
         for start in range(0, len(groups), _GROUPS_AT_ONCE):
-            some = groups[start : start + _GROUPS_AT_ONCE]
+            part = groups[start : start + _GROUPS_AT_ONCE]
             with _named(self.path):
-                table = self._file.read_row_groups(some.tolist(), columns=_GRAPH_COLUMNS, use_threads=False)
+                table = self._file.read_row_groups(part.tolist(), columns=_GRAPH_COLUMNS, use_threads=False)
                 (batch,) = table.combine_chunks().to_batches()
                 graphs = self._graphs(batch)
-            own = np.isin(group_of, some)
-            place = np.searchsorted(some, group_of[own])
-            before = offsets_of(self._groups[some + 1] - self._groups[some])
-            rows = programs[own] - self._groups[some][place] + before[place]
+            inside = np.isin(group_of, part)
+            place = np.searchsorted(part, group_of[inside])
+            before = offsets_of(self._groups[part + 1] - self._groups[part])
+            rows = programs[inside] - self._groups[part][place] + before[place]
             yield graphs if len(rows) == len(graphs) else graphs.select(rows)
 
     def _programs(self, batch: Any, with_features: bool) -> MeasuredPrograms:

@@ -105,12 +105,12 @@ def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[st
         if not networks_named(name, names):
             raise InputError(f"network '{name}' does not occur in the data; it has: {', '.join(names) or 'none'}")
     usual = [name for networks in TEST_NETWORKS.values() for name in networks]
-    found = [network for name in dict.fromkeys(asked or usual) for network in networks_named(name, names)]
-    if not found and len(names) == 1:
+    results = [network for name in dict.fromkeys(asked or usual) for network in networks_named(name, names)]
+    if not results and len(names) == 1:
         return names
-    if not found:
+    if not results:
         raise InputError(
             f"none of the usual test networks ({', '.join(usual)}) occurs in the data; "
             f"choose among its networks: {', '.join(names) or 'none'}"
         )
-    return found
+    return results

@@ -48,11 +48,11 @@ class GraphStore:
 
     def keys(self) -> set[str]:
         """The keys of all programs that were appended with one."""
-        found: set[str] = set()
+        result: set[str] = set()
         for path in self.shards():
-            found.update(Shard(path).keys())
-        found.discard("")
-        return found
+            result.update(Shard(path).keys())
+        result.discard("")
+        return result
 
     def detail(self) -> Detail | None:
         """The detail of the graphs; None for an empty store."""
@@ -155,19 +155,19 @@ class GraphStore:
         """
         paths, tasks = self.shards(), self.tasks()
         numbers = {task.identity: i for i, task in enumerate(tasks)}
-        found: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]] = []
+        results: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]] = []
         types, unpacked = dict[str, None](), 0
         for path in paths:
             shard = Shard(path)
             task, latency = shard.tasks_and_latencies()
-            found.append((_numbers_of(shard, numbers)[task], latency))
+            results.append((_numbers_of(shard, numbers)[task], latency))
             types.update(dict.fromkeys(shard.type_names))
             unpacked += shard.unpacked
-        if not any(len(latency) for _, latency in found):
+        if not any(len(latency) for _, latency in results):
             raise self._empty()
-        task, latency = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        task, latency = (np.concatenate(parts) for parts in zip(*results, strict=True))
         none = ProgramGraphs.none(tuple(types), len(VALUES), shard.detail)
-        files = StoredFiles(paths, offsets_of([len(latency) for _, latency in found]), none)
+        files = StoredFiles(paths, offsets_of([len(latency) for _, latency in results]), none)
         programs = Programs(StoredGraphs(files, np.arange(len(task))), tasks, task, latency)
         return programs.in_memory() if unpacked <= memory else programs
 
@@ -296,5 +296,5 @@ class StoredGraphs:
             InputError: a shard is damaged.
         """
         programs, place = np.unique(self._programs, return_inverse=True)
-        found = self._files.read(programs)
-        return found if np.array_equal(place, np.arange(len(found))) else found.select(place)
+        output = self._files.read(programs)
+        return output if np.array_equal(place, np.arange(len(output))) else output.select(place)

@@ -79,13 +79,13 @@ def record_files(records: Path, hardware: str | None = None) -> tuple[Path, ...]
         InputError: ``hardware`` is None and there are several machines.
         FileNotFoundError: there is no such subfolder, or none at all.
     """
-    found = sorted(path.name for path in records.iterdir() if path.is_dir()) if records.is_dir() else []
-    if hardware is None and len(found) == 1:
-        hardware = found[0]
-    if hardware is None and found:
-        raise InputError(f"{records} has records of several machines; choose one with --hardware: {', '.join(found)}")
-    if hardware not in found:
-        raise FileNotFoundError(f"{records} has no folder {hardware or 'with records'}; it has: {', '.join(found)}")
+    result = sorted(path.name for path in records.iterdir() if path.is_dir()) if records.is_dir() else []
+    if hardware is None and len(result) == 1:
+        hardware = result[0]
+    if hardware is None and result:
+        raise InputError(f"{records} has records of several machines; choose one with --hardware: {', '.join(result)}")
+    if hardware not in result:
+        raise FileNotFoundError(f"{records} has no folder {hardware or 'with records'}; it has: {', '.join(result)}")
     return tuple(files_ending(records / str(hardware), ".json"))
 
 

@@ -101,9 +101,9 @@ def with_processors(graphs: ProgramGraphs, targets: Sequence[str]) -> ProgramGra
     if len(targets) != len(graphs):
         raise ValueError(f"{len(graphs)} graphs and {len(targets)} targets: one each is needed")
     values = graphs.x if graphs.x.flags.writeable else graphs.x.copy()
-    own = columns(["target"])
-    facts = np.array([_facts(target) for target in targets], np.float32).reshape(-1, len(own))
-    values[:, own[0] : own[-1] + 1] = np.repeat(np.log2(1 + facts), graphs.node_counts, axis=0)
+    used = columns(["target"])
+    facts = np.array([_facts(target) for target in targets], np.float32).reshape(-1, len(used))
+    values[:, used[0] : used[-1] + 1] = np.repeat(np.log2(1 + facts), graphs.node_counts, axis=0)
     return replace(graphs, x=values)
 
 

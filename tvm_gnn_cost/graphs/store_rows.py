@@ -104,8 +104,8 @@ def _loads_of(
         owner[climbing] = parent[owner[climbing]]
         climbing = climbing[owner[climbing] >= 0]
         climbing = climbing[~is_store[owner[climbing]]]
-    own = owner >= 0
-    row, loads = np.searchsorted(stores, owner[own]), loads[own]
+    inside = owner >= 0
+    row, loads = np.searchsorted(stores, owner[inside]), loads[inside]
     order = np.lexsort((-graphs.x[loads, _COLUMN["unique_bytes"]], row))
     row, loads = row[order], loads[order]
     place = np.arange(len(row)) - np.searchsorted(row, row)
@@ -126,9 +126,9 @@ def _loops_around(
     row, node = np.arange(len(stores)), parent[stores]
     while len(row := row[node >= 0]):
         node = node[node >= 0]
-        found = is_loop[node]
-        near = found & (count[row] < _LOOPS)
+        result = is_loop[node]
+        near = result & (count[row] < _LOOPS)
         out[row[near], count[row[near]]] = node[near]
-        count[row] += found
+        count[row] += result
         node = parent[node]
     return out, count

@@ -28,7 +28,7 @@ def affine(parameters: Sequence[npt.NDArray[Any]], epsilon: float) -> tuple[_Cha
     Returns:
         A factor and a summand for each channel.
     """
-    scale, offset, mean, variance = (one.astype(np.float64) for one in parameters)
+    scale, offset, mean, variance = (parameter.astype(np.float64) for parameter in parameters)
     factor = scale / np.sqrt(variance + epsilon)
     return factor, offset - mean * factor
 
@@ -57,7 +57,7 @@ def fold(graph: Graph) -> Graph:
             node = _folded(makers[step.value], step, node) or node
         makers.update(dict.fromkeys(node.outputs, node))
         nodes.append(node)
-    kept = live_nodes(nodes, [one for _, one in graph.outputs])
+    kept = live_nodes(nodes, [item for _, item in graph.outputs])
     return replace(graph, nodes=kept)
 
 
@@ -88,9 +88,9 @@ def _step(node: Node) -> _Step | None:
 
 def _of_batch_norm(node: Node) -> _Step | None:
     value, parameters = node.inputs[0], node.inputs[1:5]
-    if node.attributes.get("training_mode") or any(one.name for one in node.outputs[1:]):
+    if node.attributes.get("training_mode") or any(output.name for output in node.outputs[1:]):
         return None
-    arrays = [one for one in parameters if isinstance(one, np.ndarray) and one.ndim == 1]
+    arrays = [parameter for parameter in parameters if isinstance(parameter, np.ndarray) and parameter.ndim == 1]
     if not isinstance(value, Tensor) or len(arrays) < len(parameters):
         return None
     with np.errstate(all="ignore"):

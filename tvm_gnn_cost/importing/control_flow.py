@@ -23,7 +23,7 @@ def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         return _run(simplifier, call, branches[0 if condition.any() else 1], {})
     known = len(simplifier.refused)
     try:
-        found = [_run(simplifier, call, branch, {}) for branch in branches]
+        results = [_run(simplifier, call, branch, {}) for branch in branches]
     finally:
         # One of them may never run: its operators do not fit sizes that always come with another value.
         if len(simplifier.refused) > known:
@@ -31,12 +31,12 @@ def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
             simplifier.refuse("If", reason, call.name)
     scalar = simplifier.emit("Reshape", condition, np.zeros(0, np.int64), name=call.name)
     outputs: list[Value] = []
-    for one, other in zip(*found, strict=True):
-        if not (isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray)):
+    for item, other in zip(*results, strict=True):
+        if not (isinstance(item, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray)):
             raise Refused("its branches give something else than tensors, and its condition is not known")
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
+        if (item.shape, item.dtype) != (other.shape, other.dtype):
             raise Refused("its branches give tensors of different sizes, and its condition is not known")
-        outputs.append(simplifier.emit("Where", scalar, one, other, name=call.name))
+        outputs.append(simplifier.emit("Where", scalar, item, other, name=call.name))
     return outputs
 
 
@@ -51,7 +51,7 @@ def loop(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     while (count is None or number < int(count.item())) and _known(condition):  # type: ignore[union-attr]
         if number >= _MOST:
             raise Refused(f"it has more than {_MOST} iterations")
-        names = [one.name for one in body.input]
+        names = [value.name for value in body.input]
         given: list[Value] = [np.array(number, np.int64), np.array(True), *states]
         condition, *rest = _run(simplifier, call, body, dict(zip(names, given, strict=True)))
         states, values = rest[: len(states)], rest[len(states) :]
@@ -84,10 +84,10 @@ def scan(simplifier: Simplifier, call: Call) -> Sequence[Value]:
             simplifier.emit("Gather", value, np.array(steps - 1 - step if back else step), axis=axis, name=call.name)
             for value, axis, back in zip(inputs, axes, backwards, strict=True)
         ]
-        names = [one.name for one in body.input]
-        found = _run(simplifier, call, body, dict(zip(names, [*states, *slices], strict=True)))
-        states = found[:split]
-        for values, value in zip(scanned, found[split:], strict=True):
+        names = [value.name for value in body.input]
+        result = _run(simplifier, call, body, dict(zip(names, [*states, *slices], strict=True)))
+        states = result[:split]
+        for values, value in zip(scanned, result[split:], strict=True):
             values.append(value)
     ordered = [values[::-1] if back else values for values, back in zip(scanned, prepended, strict=True)]
     return [
@@ -116,7 +116,7 @@ def _stacked(simplifier: Simplifier, call: Call, values: Sequence[Value], axis: 
         raise Refused("it has no iteration, so that the sizes of its outputs are not known")
     rank = len(values[0].shape) + 1  # type: ignore[union-attr]
     with simplifier.at_opset(13):
-        rows = [simplifier.emit("Unsqueeze", one, np.array([axis % rank]), name=call.name) for one in values]
+        rows = [simplifier.emit("Unsqueeze", value, np.array([axis % rank]), name=call.name) for value in values]
         stacked: Value = simplifier.emit("Concat", *rows, axis=axis % rank, name=call.name)
     return stacked
 
@@ -184,11 +184,11 @@ def split(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     ends = np.cumsum(sizes)
     with simplifier.at_opset(13):
         parts = [
-            simplifier.emit("Slice", value, np.array([end - one]), np.array([end]), np.array([axis]), name=call.name)
-            for one, end in zip(sizes.tolist(), ends.tolist(), strict=True)
+            simplifier.emit("Slice", value, np.array([end - size]), np.array([end]), np.array([axis]), name=call.name)
+            for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)
         ]
         if call.input(1) is None and not call.attributes["keepdims"]:
-            parts = [simplifier.emit("Squeeze", one, np.array([axis]), name=call.name) for one in parts]
+            parts = [simplifier.emit("Squeeze", part, np.array([axis]), name=call.name) for part in parts]
     return [parts]
 
 

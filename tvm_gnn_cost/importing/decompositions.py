@@ -29,7 +29,7 @@ def _is_wanted(node: torch.fx.Node) -> bool:
         return bool(query.meta["val"].dim() < 4)
     if node.target not in _AVERAGES:
         return node.target in _TABLE
-    position = [one.name for one in node.target._schema.arguments].index("divisor_override")
+    position = [argument.name for argument in node.target._schema.arguments].index("divisor_override")
     given = node.args[position] if position < len(node.args) else node.kwargs.get("divisor_override")
     return given is not None
 
@@ -59,7 +59,7 @@ def _average(axes: int) -> Callable[..., torch.Tensor]:
                 if (count - 1) * stride_ >= size + pad:
                     count -= 1
                 ends.append(max(0, (count - 1) * stride_ + width - size - 2 * pad))
-            added = [one for pad, end in zip(pads[::-1], ends[::-1], strict=True) for one in (pad, pad + end)]
+            added = [item for pad, end in zip(pads[::-1], ends[::-1], strict=True) for item in (pad, pad + end)]
             summed = pool(functional.pad(x, added), kernel, step)
         else:
             summed = pool(x, kernel, list(stride) or None, list(padding), count_include_pad=True)
@@ -93,8 +93,8 @@ def _adaptive_maximum(axes: int) -> Callable[..., tuple[torch.Tensor, torch.Tens
             where = flat.argmax(-1)
             index = torch.zeros_like(where)
             for axis in range(axes):
-                own = where // math.prod(extents[axis + 1 :]) % extents[axis] + starts[axis]
-                index = index * sizes[axis] + own
+                coordinate = where // math.prod(extents[axis + 1 :]) % extents[axis] + starts[axis]
+                index = index * sizes[axis] + coordinate
             places.append(index)
         shape = [*x.shape[:-axes], *output_size]
         return torch.stack(values, -1).reshape(shape), torch.stack(places, -1).reshape(shape)
@@ -143,8 +143,8 @@ def _running_product(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None
 def _median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """The lower of the two in the middle."""
     ordered, places = torch.sort(x, dim)
-    found = [one.narrow(dim, (x.shape[dim] - 1) // 2, 1) for one in (ordered, places)]
-    values, indices = found if keepdim else [one.squeeze(dim) for one in found]
+    results = [item.narrow(dim, (x.shape[dim] - 1) // 2, 1) for item in (ordered, places)]
+    values, indices = results if keepdim else [item.squeeze(dim) for item in results]
     return values, indices
 
 
@@ -194,8 +194,8 @@ def _attention(
         return x.reshape(*[1] * missing, *x.shape)
 
     mask = attn_mask if attn_mask is None else attn_mask.reshape(*[1] * (4 - attn_mask.dim()), *attn_mask.shape)
-    found = functional.scaled_dot_product_attention(four(query), four(key), four(value), mask, *more, **named)
-    return found.reshape(found.shape[missing:])
+    result = functional.scaled_dot_product_attention(four(query), four(key), four(value), mask, *more, **named)
+    return result.reshape(result.shape[missing:])
 
 
 _AVERAGES = (_ATEN.avg_pool2d.default, _ATEN.avg_pool3d.default)

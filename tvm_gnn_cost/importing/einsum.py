@@ -17,7 +17,7 @@ from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier
 def einsum(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     """A sum of products over the indices that the output lacks."""
     values = [call.tensor(i) for i in range(len(call.inputs))]
-    terms, output = _parsed(call.attributes["equation"], [len(one.shape) for one in values])
+    terms, output = _parsed(call.attributes["equation"], [len(value.shape) for value in values])
     lengths: dict[Any, int] = {}
     for term, value in zip(terms, values, strict=True):
         for label, size in zip(term, value.shape, strict=True):
@@ -27,11 +27,11 @@ def einsum(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     with simplifier.at_opset(13):
         writer = _Writer(simplifier, call.name, lengths)
         operands = [writer.operand(value, term) for value, term in zip(values, terms, strict=True)]
-        found = writer.summed(operands[0], {*output, *(one for other in operands[1:] for one in other.labels)})
+        result = writer.summed(operands[0], {*output, *(label for other in operands[1:] for label in other.labels)})
         for number, other in enumerate(operands[1:], start=1):
-            later = {*output, *(one for rest in operands[number + 1 :] for one in rest.labels)}
-            found = writer.product(found, writer.summed(other, {*later, *found.labels}), later)
-        return [writer.ordered(found, output)]
+            later = {*output, *(label for rest in operands[number + 1 :] for label in rest.labels)}
+            result = writer.product(result, writer.summed(other, {*later, *result.labels}), later)
+        return [writer.ordered(result, output)]
 
 
 def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[list[Any]], list[Any]]:
@@ -45,10 +45,10 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[list[Any]], list[
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks) or not all(
-        re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", one) for one in (*terms, right)
+        re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", term) for term in (*terms, right)
     ):
         raise Refused(f"its equation '{equation}' does not fit its operands")
-    found: list[list[Any]] = []
+    results: list[list[Any]] = []
     widest = 0
     for term, rank in zip(terms, ranks, strict=True):
         before, dots, behind = term.partition("...")
@@ -56,17 +56,17 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[list[Any]], list[
         if more < 0 or (more and not dots):
             raise Refused(f"its equation '{equation}' does not fit its operands")
         widest = max(widest, more)
-        found.append([*before, *range(-more, 0), *behind])
+        results.append([*before, *range(-more, 0), *behind])
     every = range(-widest, 0)
     if arrow:
         before, dots, behind = right.partition("...")
         output = [*before, *(every if dots else ()), *behind]
     else:
         letters = "".join(terms).replace(".", "")
-        output = [*every, *sorted(one for one in set(letters) if letters.count(one) == 1)]
-    if len(set(output)) < len(output) or not {one for term in found for one in term}.issuperset(output):
+        output = [*every, *sorted(letter for letter in set(letters) if letters.count(letter) == 1)]
+    if len(set(output)) < len(output) or not {item for term in results for item in term}.issuperset(output):
         raise Refused(f"its equation '{equation}' does not fit its operands")
-    return found, output
+    return results, output
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class _Writer:
 
     def _diagonal(self, value: Any, labels: list[Any], label: Any) -> tuple[Value, list[Any]]:
         """The elements whose places on all axes of an index are the same."""
-        axes = [i for i, one in enumerate(labels) if one == label]
-        others = [i for i, one in enumerate(labels) if one != label]
+        axes = [i for i, item in enumerate(labels) if item == label]
+        others = [i for i, item in enumerate(labels) if item != label]
         shape = value.shape
         size = shape[axes[0]]
         if any(shape[i] != size for i in axes):
@@ -130,37 +130,37 @@ class _Writer:
         axes = [i for i, label in enumerate(operand.labels) if label not in needed]
         if not axes:
             return operand
-        found = self.emit("ReduceSum", operand.value, np.array(axes, np.int64), keepdims=0)
-        return _Operand(found, tuple(label for label in operand.labels if label in needed))
+        total = self.emit("ReduceSum", operand.value, np.array(axes, np.int64), keepdims=0)
+        return _Operand(total, tuple(label for label in operand.labels if label in needed))
 
     def product(self, left: _Operand, right: _Operand, needed: set[Any]) -> _Operand:
         """The product of two operands, summed over the indices that both have and nothing later needs."""
-        both = [one for one in left.labels if one in right.labels]
-        batch = [one for one in both if one in needed]
-        inner = [one for one in both if one not in needed]
-        rows = [one for one in left.labels if one not in both]
-        columns = [one for one in right.labels if one not in both]
-        a = self.transposed(left.value, [left.labels.index(one) for one in (*batch, *rows, *inner)])
-        b = self.transposed(right.value, [right.labels.index(one) for one in (*batch, *inner, *columns)])
-        sizes = [[self.lengths[one] for one in labels] for labels in (batch, rows, inner, columns)]
+        both = [label for label in left.labels if label in right.labels]
+        batch = [item for item in both if item in needed]
+        inner = [item for item in both if item not in needed]
+        rows = [label for label in left.labels if label not in both]
+        columns = [label for label in right.labels if label not in both]
+        a = self.transposed(left.value, [left.labels.index(row) for row in (*batch, *rows, *inner)])
+        b = self.transposed(right.value, [right.labels.index(column) for column in (*batch, *inner, *columns)])
+        sizes = [[self.lengths[label] for label in labels] for labels in (batch, rows, inner, columns)]
         batches, heights, depths, widths = sizes
         if inner:
             a = self.reshaped(a, [*batches, prod(heights), prod(depths)])
             b = self.reshaped(b, [*batches, prod(depths), prod(widths)])
-            found = self.emit("MatMul", a, b)
+            product = self.emit("MatMul", a, b)
         else:
             a = self.reshaped(a, [*batches, *heights, *[1] * len(columns)])
             b = self.reshaped(b, [*batches, *[1] * len(rows), *widths])
-            found = self.emit("Mul", a, b)
-        found = self.reshaped(found, [*batches, *heights, *widths])
-        return _Operand(found, (*batch, *rows, *columns))
+            product = self.emit("Mul", a, b)
+        product = self.reshaped(product, [*batches, *heights, *widths])
+        return _Operand(product, (*batch, *rows, *columns))
 
     def ordered(self, operand: _Operand, output: Sequence[Any]) -> Value:
         """The axes in the order of the output; those that no operand has are of size 1."""
-        own = [one for one in output if one in operand.labels]
-        moved = self.transposed(operand.value, [operand.labels.index(one) for one in own])
-        found: Value = self.reshaped(moved, [self.lengths[one] for one in output])
-        return found
+        present = [value for value in output if value in operand.labels]
+        moved = self.transposed(operand.value, [operand.labels.index(item) for item in present])
+        ordered: Value = self.reshaped(moved, [self.lengths[value] for value in output])
+        return ordered
 
 
 #: How the operator is written.

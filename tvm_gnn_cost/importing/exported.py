@@ -82,8 +82,8 @@ def open_shapes(program: torch.export.ExportedProgram, name: str) -> dict[str, O
         InputError: an argument is no tensor.
     """
     return {
-        own: tuple(size if isinstance(size, int) else str(size) for size in tensor.shape)
-        for own, tensor in _inputs(program, name).items()
+        key: tuple(size if isinstance(size, int) else str(size) for size in tensor.shape)
+        for key, tensor in _inputs(program, name).items()
     }
 
 
@@ -98,7 +98,7 @@ def with_shapes(
     if open_shapes(program, name) == shapes:
         return program
     # Zeros are valid indices; only their shapes matter.
-    zeros = [torch.zeros(shapes[own], dtype=tensor.dtype) for own, tensor in _inputs(program, name).items()]
+    zeros = [torch.zeros(shapes[key], dtype=tensor.dtype) for key, tensor in _inputs(program, name).items()]
     args, kwargs = arguments(program, zeros)
     return _export(program.module(), args, kwargs, f"{name} with these shapes")
 
@@ -109,13 +109,13 @@ def input_types(program: torch.export.ExportedProgram, name: str) -> dict[str, n
     Raises:
         InputError: NumPy lacks it.
     """
-    found = {}
-    for own, tensor in _inputs(program, name).items():
+    result = {}
+    for key, tensor in _inputs(program, name).items():
         try:
-            found[own] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+            result[key] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
         except TypeError as error:
-            raise InputError(f"input '{own}' of {name} is {tensor.dtype}, a type that NumPy lacks") from error
-    return found
+            raise InputError(f"input '{key}' of {name} is {tensor.dtype}, a type that NumPy lacks") from error
+    return result
 
 
 def examples(program: torch.export.ExportedProgram, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -124,8 +124,8 @@ def examples(program: torch.export.ExportedProgram, name: str) -> dict[str, npt.
     Raises:
         InputError: an argument is no tensor.
     """
-    leaves = [one for one in pytree.tree_leaves(program.example_inputs) if isinstance(one, torch.Tensor)]
-    return {own: leaf.detach().numpy() for own, leaf in zip(_inputs(program, name), leaves, strict=True)}
+    leaves = [leaf for leaf in pytree.tree_leaves(program.example_inputs) if isinstance(leaf, torch.Tensor)]
+    return {key: leaf.detach().numpy() for key, leaf in zip(_inputs(program, name), leaves, strict=True)}
 
 
 def run(program: torch.export.ExportedProgram, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
@@ -149,7 +149,7 @@ def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto
         raise InputError(
             f"PyTorch networks need a package that is missing: pip install 'tvm-gnn-cost[onnx]' ({error})"
         ) from error
-    if any(isinstance(one.arg, ConstantArgument) and one.arg.value is not None for one in _outputs(program)):
+    if any(isinstance(output.arg, ConstantArgument) and output.arg.value is not None for output in _outputs(program)):
         program = _tensors_alone(program, name)
     with torch.no_grad(), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
@@ -164,7 +164,7 @@ def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto
 
 
 def _outputs(program: torch.export.ExportedProgram) -> list[Any]:
-    return [one for one in program.graph_signature.output_specs if one.kind is OutputKind.USER_OUTPUT]
+    return [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
 
 
 class _Tensors(nn.Module):
@@ -176,11 +176,11 @@ class _Tensors(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         outputs = pytree.tree_leaves(self.module(*args, **kwargs))
-        return tuple(one for one in outputs if isinstance(one, torch.Tensor))
+        return tuple(output for output in outputs if isinstance(output, torch.Tensor))
 
 
 def _tensors_alone(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
-    zeros = [torch.zeros(one.shape, dtype=one.dtype) for one in _inputs(program, name).values()]
+    zeros = [torch.zeros(operand.shape, dtype=operand.dtype) for operand in _inputs(program, name).values()]
     args, kwargs = arguments(program, zeros)
     return _export(_Tensors(program.module()), args, kwargs, name)
 
@@ -189,7 +189,7 @@ def _root_cause(error: BaseException) -> str:
     """The first line of what an error was caused by in the end."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
@@ -200,27 +200,27 @@ def _quiet() -> Iterator[None]:
         logging.getLogger(name)
         for name in ("torch.onnx", "torch.export", "torch.onnx._internal", "onnxscript", "onnx_ir")
     ]
-    levels = [one.level for one in loggers]
+    levels = [logger.level for logger in loggers]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        for one in loggers:
-            one.setLevel(logging.CRITICAL)
+        for item in loggers:
+            item.setLevel(logging.CRITICAL)
         try:
             yield
         finally:
-            for one, level in zip(loggers, levels, strict=True):
-                one.setLevel(level)
+            for entry, level in zip(loggers, levels, strict=True):
+                entry.setLevel(level)
 
 
 def digest(program: torch.export.ExportedProgram) -> str:
     """SHA-256 of the program's text, the types of its inputs, and its weights."""
-    found = hashlib.sha256(program.graph_module.code.encode())
+    digest = hashlib.sha256(program.graph_module.code.encode())
     for node in program.graph.nodes:
         if node.op == "placeholder":
-            found.update(f"{node.name} {node.meta['val']}".encode())
+            digest.update(f"{node.name} {node.meta['val']}".encode())
     for weight in (*program.state_dict.values(), *program.constants.values()):
         if isinstance(weight, torch.Tensor):
-            found.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+            digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
@@ -231,12 +231,12 @@ def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]
     Raises:
         ValueError: the network takes another number of tensors.
     """
-    specs = [one.arg for one in program.graph_signature.input_specs if one.kind is InputKind.USER_INPUT]
-    wanted = sum(isinstance(one, TensorArgument) for one in specs)
+    specs = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    wanted = sum(isinstance(spec, TensorArgument) for spec in specs)
     if wanted != len(tensors):
         raise ValueError(f"the network takes {wanted} tensors, and {len(tensors)} were given")
     given = iter(tensors)
-    leaves = [next(given) if isinstance(one, TensorArgument) else getattr(one, "value", None) for one in specs]
+    leaves = [next(given) if isinstance(spec, TensorArgument) else getattr(spec, "value", None) for spec in specs]
     args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     return args, kwargs
 
@@ -244,7 +244,7 @@ def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]
 def _inputs(program: torch.export.ExportedProgram, name: str) -> dict[str, torch.Tensor]:
     """The user's inputs, as tensors without values; arguments that are no tensors are left out."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
-    found = {}
+    specs = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is not InputKind.USER_INPUT:
             continue
@@ -255,8 +255,8 @@ def _inputs(program: torch.export.ExportedProgram, name: str) -> dict[str, torch
             raise InputError(
                 f"argument '{spec.arg.name}' of {name} is no tensor; wrap the network in a module that passes it"
             )
-        found[spec.arg.name] = values[spec.arg.name]
-    return found
+        specs[spec.arg.name] = values[spec.arg.name]
+    return specs
 
 
 def _export(
@@ -281,7 +281,7 @@ def _inference(module: nn.Module) -> Iterator[None]:
     """
     modes = {layer: layer.training for layer in module.modules()}
     configs: list[Any] = [getattr(layer, "config", None) for layer in module.modules()]
-    caching = [one for one in configs if getattr(one, "use_cache", None) is True]
+    caching = [config for config in configs if getattr(config, "use_cache", None) is True]
     module.eval()
     for config in caching:
         config.use_cache = False

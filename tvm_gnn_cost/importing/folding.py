@@ -53,14 +53,14 @@ def evaluate(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, feed)
+            result = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, feed)
     except Exception:
         return None
-    given = iter(found if isinstance(found, list | tuple) else [found])
+    given = iter(result if isinstance(result, list | tuple) else [result])
     outputs = [next(given) if name else None for name in node.output]
-    if not all(one is None or isinstance(one, np.ndarray | np.generic) for one in outputs):
+    if not all(output is None or isinstance(output, np.ndarray | np.generic) for output in outputs):
         return None
-    return tuple(np.empty(0) if one is None else np.asarray(one) for one in outputs)
+    return tuple(np.empty(0) if output is None else np.asarray(output) for output in outputs)
 
 
 #: Operators over windows that may count those that reach over the end.

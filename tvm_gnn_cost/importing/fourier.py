@@ -35,14 +35,14 @@ def transform(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         numpy = np.fft.ifft if is_inverse else np.fft.fft
     out_parts = 1 if is_real else 2
     matrix = _matrix(lambda rows: numpy(rows, length), size, parts, kept, out_parts).astype(value.dtype)
-    order = [*(one for one in range(rank) if one not in (axis, rank - 1)), axis, rank - 1]
-    lines = [value.shape[one] for one in order[:-2]]
+    order = [*(item for item in range(rank) if item not in (axis, rank - 1)), axis, rank - 1]
+    lines = [value.shape[item] for item in order[:-2]]
     moved = simplifier.emit("Transpose", value, perm=order, name=call.name)
     rows = _reshaped(simplifier, call, moved, prod(lines), size * parts)
-    found = simplifier.emit("MatMul", rows, matrix, name=call.name)
-    found = _reshaped(simplifier, call, found, *lines, kept, out_parts)
-    back = [order.index(one) for one in range(rank)]
-    return [simplifier.emit("Transpose", found, perm=back, name=call.name)]
+    result = simplifier.emit("MatMul", rows, matrix, name=call.name)
+    result = _reshaped(simplifier, call, result, *lines, kept, out_parts)
+    back = [order.index(item) for item in range(rank)]
+    return [simplifier.emit("Transpose", result, perm=back, name=call.name)]
 
 
 def short_time_transform(simplifier: Simplifier, call: Call) -> Sequence[Value]:
@@ -69,8 +69,8 @@ def short_time_transform(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     if isinstance(window, Tensor):
         x = simplifier.emit("Mul", x, _reshaped(simplifier, call, window, length, 1), name=call.name)
     x = _reshaped(simplifier, call, x, batch * frames, length * parts)
-    found = simplifier.emit("MatMul", x, matrix, name=call.name)
-    return [_reshaped(simplifier, call, found, batch, frames, kept, 2)]
+    output = simplifier.emit("MatMul", x, matrix, name=call.name)
+    return [_reshaped(simplifier, call, output, batch, frames, kept, 2)]
 
 
 def _number(call: Call, position: int, meaning: str) -> int:
@@ -78,8 +78,8 @@ def _number(call: Call, position: int, meaning: str) -> int:
 
 
 def _reshaped(simplifier: Simplifier, call: Call, value: Value, *shape: int) -> Value:
-    found: Value = simplifier.emit("Reshape", value, np.array(shape, np.int64), name=call.name)
-    return found
+    reshaped: Value = simplifier.emit("Reshape", value, np.array(shape, np.int64), name=call.name)
+    return reshaped
 
 
 def _matrix(
@@ -90,8 +90,8 @@ def _matrix(
         raise Refused(f"it transforms {size} numbers, which would take a matrix of more than {_LARGEST}")
     units = np.eye(size)
     rows = np.stack([units, 1j * units][:parts], axis=1).reshape(size * parts, size)
-    found = transform(rows)[:, :kept]
-    return np.stack([found.real, found.imag][:out_parts], axis=-1).reshape(size * parts, kept * out_parts)
+    matrix = transform(rows)[:, :kept]
+    return np.stack([matrix.real, matrix.imag][:out_parts], axis=-1).reshape(size * parts, kept * out_parts)
 
 
 #: How each operator is written.

@@ -67,18 +67,18 @@ class Graph:
 
     def uses(self) -> Counter[Tensor]:
         """How often each tensor is read; by a node that reads it twice, and as an output, too."""
-        read = (one for node in self.nodes for one in node.inputs)
-        return Counter(one for one in (*read, *(one for _, one in self.outputs)) if isinstance(one, Tensor))
+        read = (operand for node in self.nodes for operand in node.inputs)
+        return Counter(output for output in (*read, *(item for _, item in self.outputs)) if isinstance(output, Tensor))
 
 
 def live_nodes(nodes: Sequence[Node], outputs: Sequence[Operand]) -> tuple[Node, ...]:
     """The nodes that some output depends on, in their order."""
-    needed = {one for one in outputs if isinstance(one, Tensor)}
+    needed = {output for output in outputs if isinstance(output, Tensor)}
 
     def backwards() -> Iterator[Node]:
         for node in reversed(nodes):
             if not needed.isdisjoint(node.outputs):
-                needed.update(one for one in node.inputs if isinstance(one, Tensor))
+                needed.update(operand for operand in node.inputs if isinstance(operand, Tensor))
                 yield node
 
     return tuple(backwards())[::-1]

@@ -46,8 +46,8 @@ def fixed_shapes(
         fits = len(shape) == len(shapes[given]) and all(size > 0 for size in shapes[given])
         # setdefault: the first input that fixes a size decides, and a later one must agree.
         if not fits or any(
-            size != (sizes.setdefault(own, size) if isinstance(own, str) else own)
-            for own, size in zip(shape, shapes[given], strict=True)
+            size != (sizes.setdefault(declared_size, size) if isinstance(declared_size, str) else declared_size)
+            for declared_size, size in zip(shape, shapes[given], strict=True)
         ):
             wanted = _text(tuple(sizes.get(size, size) if isinstance(size, str) else size for size in shape))
             raise InputError(
@@ -58,7 +58,7 @@ def fixed_shapes(
     for given, shape in declared.items():
         for axis, size in enumerate(shape):
             if isinstance(size, str) and size not in sizes:
-                example = _text(tuple(1 if isinstance(one, str) else one for one in shape))
+                example = _text(tuple(1 if isinstance(size, str) else size for size in shape))
                 raise InputError(
                     f"input '{given}' of {name} leaves its dimension {axis} ({size}) open, and TVM tunes fixed sizes: "
                     f"say --shape {given}={example}, or shapes= in Python, with the size that you need"
@@ -95,17 +95,17 @@ def example_inputs(
         InputError: an example is of another shape or type, or a type cannot be drawn.
     """
     rng = np.random.default_rng(0)
-    found = {}
-    for own, shape in shapes.items():
-        dtype = types[own]
-        array = given[own] if own in given else _draw(own, shape, dtype, rng, (limits or {}).get(own, 2))
+    result = {}
+    for key, shape in shapes.items():
+        dtype = types[key]
+        array = given[key] if key in given else _draw(key, shape, dtype, rng, (limits or {}).get(key, 2))
         if (array.shape, array.dtype) != (shape, dtype):
             raise InputError(
-                f"the example of input '{own}' is {array.dtype}[{_text(array.shape)}]; "
+                f"the example of input '{key}' is {array.dtype}[{_text(array.shape)}]; "
                 f"{name} wants {dtype}[{_text(shape)}]"
             )
-        found[own] = np.asarray(array, order="C")
-    return found
+        result[key] = np.asarray(array, order="C")
+    return result
 
 
 def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -116,17 +116,17 @@ def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     # NumPy and zipfile raise nearly any error for a damaged archive, and NumPy takes a file without a zip's end for a
     # pickle. A lone .npy is no context manager.
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise InputError(f"{path} is no npz file of arrays (numpy.savez) by the inputs' names") from error
-    no_array = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    no_array = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if no_array:  # NumPy gives the bytes of a member that is no array
         raise InputError(f"{path} is no npz file of arrays alone: '{no_array[0]}' is none")
-    return found
+    return arrays
 
 
 def _draw(
@@ -168,27 +168,27 @@ def index_limits(graph: Graph) -> dict[str, int]:
     for node in reversed(graph.nodes):
         for tensor, limit in _read(node, limits).items():
             limits[tensor] = min(limit, limits.get(tensor, limit))
-    return {one.name: limits[one] for one in graph.inputs if one in limits and one.dtype.kind in "iu"}
+    return {tensor.name: limits[tensor] for tensor in graph.inputs if tensor in limits and tensor.dtype.kind in "iu"}
 
 
 def _read(node: Node, limits: Mapping[Tensor, int]) -> dict[Tensor, int]:
     """The limits of a node's operands, from those of its outputs."""
-    tensors = [one for one in node.inputs if isinstance(one, Tensor)]
+    tensors = [operand for operand in node.inputs if isinstance(operand, Tensor)]
     if node.operator in ("Gather", "GatherElements", "ScatterElements"):
         data, index = node.inputs[0], node.inputs[1]
-        found = {}
+        bounds = {}
         if isinstance(index, Tensor) and data is not None and data.shape:
-            found[index] = max(1, data.shape[int(node.attributes.get("axis", 0))])
+            bounds[index] = max(1, data.shape[int(node.attributes.get("axis", 0))])
         if node.outputs[0] in limits and isinstance(data, Tensor):
-            found[data] = limits[node.outputs[0]]
-        return found
+            bounds[data] = limits[node.outputs[0]]
+        return bounds
     if node.operator in ("GatherND", "ScatterND"):
         data, index = node.inputs[0], node.inputs[1]
         if isinstance(index, Tensor) and data is not None and index.shape:
             first = int(node.attributes.get("batch_dims", 0))
             return {index: max(1, min(data.shape[first : first + index.shape[-1]]))}
         return {}
-    known = [limits[one] for one in node.outputs if one in limits]
+    known = [limits[output] for output in node.outputs if output in limits]
     if not known:
         return {}
     limit = min(known)
@@ -199,7 +199,7 @@ def _read(node: Node, limits: Mapping[Tensor, int]) -> dict[Tensor, int]:
         return dict.fromkeys(values, limit)
     if node.operator == "Add":
         # An offset, as of positions.
-        added = sum(int(np.max(one)) for one in node.inputs if isinstance(one, np.ndarray) and one.size)
+        added = sum(int(np.max(operand)) for operand in node.inputs if isinstance(operand, np.ndarray) and operand.size)
         share = (limit - 1 - added) // max(1, len(tensors)) + 1
         return dict.fromkeys(tensors, max(1, share))
     return {}

@@ -43,8 +43,8 @@ class ResizedAxis:
 
     def outside(self) -> npt.NDArray[np.bool_]:
         """Which elements after lie outside of those before."""
-        found: npt.NDArray[np.bool_] = (self.places < 0) | (self.places > self.size - 1)
-        return found
+        result: npt.NDArray[np.bool_] = (self.places < 0) | (self.places > self.size - 1)
+        return result
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Resizing:
         """Which elements have the value for those outside; of size 1 along axes that do not matter. None if none do."""
         if self.extrapolation is None:
             return None
-        found: Any = np.zeros([1] * rank, bool)
-        for one in self.axes:
-            found = found | one.outside().reshape([-1 if axis == one.axis else 1 for axis in range(rank)])
-        return found if found.any() else None
+        output: Any = np.zeros([1] * rank, bool)
+        for item in self.axes:
+            output = output | item.outside().reshape([-1 if axis == item.axis else 1 for axis in range(rank)])
+        return output if output.any() else None
 
 
 def resizing(
@@ -95,7 +95,7 @@ def resizing(
     crops = coordinates == "tf_crop_and_resize"
     rank = len(shape)
     given = attributes.get("axes")
-    axes = list(range(rank)) if given is None else [int(one) % rank for one in given]
+    axes = list(range(rank)) if given is None else [int(item) % rank for item in given]
     factors, out = _factors(operator, version, attributes, [shape[axis] for axis in axes], operands)
     starts, ends = [0.0] * len(axes), [1.0] * len(axes)
     if crops:
@@ -103,7 +103,7 @@ def resizing(
         if roi is None or len(roi) != 2 * len(axes):
             raise Refused("its roi does not fit its operand")
         starts, ends = roi[: len(axes)], roi[len(axes) :]
-    found = []
+    results = []
     for axis, factor, size, start, end in zip(axes, factors, out, starts, ends, strict=True):
         if factor == 1 and size == shape[axis]:
             if (start, end) != (0, 1):
@@ -121,14 +121,14 @@ def resizing(
         )
         if size == shape[axis]:
             # By its scale it changes, by its size it does not.
-            own = numbers[:, 0] if weights is None else places
-            if np.abs(own - np.arange(size)).max() > 1e-5:
+            identity = numbers[:, 0] if weights is None else places
+            if np.abs(identity - np.arange(size)).max() > 1e-5:
                 raise Refused("an axis that keeps its size at another scale is resized by ONNX, not by ONNX Runtime")
             continue
-        found.append(ResizedAxis(axis, shape[axis], float(factor), places, numbers, weights))
+        results.append(ResizedAxis(axis, shape[axis], float(factor), places, numbers, weights))
     extrapolation = float(attributes.get("extrapolation_value", 0.0)) if crops else None
-    antialias = bool(attributes.get("antialias", 0)) and any(one.scale < 1 for one in found)
-    return Resizing(tuple(found), mode == "nearest", mode == "cubic", antialias, extrapolation)
+    antialias = bool(attributes.get("antialias", 0)) and any(item.scale < 1 for item in results)
+    return Resizing(tuple(results), mode == "nearest", mode == "cubic", antialias, extrapolation)
 
 
 def _constant(operands: Sequence[Any], position: int, meaning: str) -> list[float] | None:
@@ -137,8 +137,8 @@ def _constant(operands: Sequence[Any], position: int, meaning: str) -> list[floa
         return None
     if not isinstance(value, np.ndarray):
         raise Refused(f"its {meaning} must be constant")
-    found: list[float] = value.reshape(-1).tolist()
-    return found or None
+    numbers: list[float] = value.reshape(-1).tolist()
+    return numbers or None
 
 
 def _factors(
@@ -148,20 +148,20 @@ def _factors(
     position = 1 if operator == "Upsample" or version < 11 else 2
     scales = attributes.get("scales") if "scales" in attributes else _constant(operands, position, "scales")
     if scales is not None:
-        factors = [np.float32(one) for one in scales]
+        factors = [np.float32(scale) for scale in scales]
         if len(factors) != len(shape) or min(factors) <= 0:
             raise Refused("its scales do not fit its operand")
-        return factors, [int(np.floor(np.float32(size) * one)) for size, one in zip(shape, factors, strict=True)]
+        return factors, [int(np.floor(np.float32(size) * factor)) for size, factor in zip(shape, factors, strict=True)]
     wanted = _constant(operands, 3, "sizes")
     if wanted is None or len(wanted) != len(shape) or 0 in shape:
         raise Refused("its sizes do not fit its operand")
-    factors = [np.float32(one) / np.float32(size) for one, size in zip(wanted, shape, strict=True)]
+    factors = [np.float32(item) / np.float32(size) for item, size in zip(wanted, shape, strict=True)]
     policy = attributes.get("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
-        return factors, [int(one) for one in wanted]
+        return factors, [int(item) for item in wanted]
     # The smaller or the larger one of the ratios, for all axes.
     choose = min if policy == "not_larger" else max
-    ratio = choose(one / size for one, size in zip(wanted, shape, strict=True))
+    ratio = choose(item / size for item, size in zip(wanted, shape, strict=True))
     return [choose(factors)] * len(shape), [int(np.floor(ratio * size + 0.5)) for size in shape]
 
 
@@ -243,8 +243,8 @@ def _cubic(away: Floats, a: float) -> Floats:
     """Keys' kernel at a distance."""
     near = ((a + 2) * away - (a + 3)) * away * away + 1
     far = ((away - 5) * away + 8) * away * a - 4 * a
-    found: Floats = np.where(away <= 1, near, np.where(away < 2, far, 0))
-    return found
+    weights: Floats = np.where(away <= 1, near, np.where(away < 2, far, 0))
+    return weights
 
 
 def resize_constant(_: Simplifier, call: Call) -> Sequence[Value] | None:
@@ -257,18 +257,18 @@ def resize_constant(_: Simplifier, call: Call) -> Sequence[Value] | None:
     plan = resizing(call.node.op_type, call.version, call.attributes, value.shape, call.inputs)
     if value.dtype.kind in "iub" and not plan.is_nearest:
         return None
-    found = value if plan.is_nearest else value.astype(np.float64)
-    for one in plan.axes:
-        if one.weights is None:
-            found = found.take(one.numbers[:, 0], one.axis)
+    resized = value if plan.is_nearest else value.astype(np.float64)
+    for axis in plan.axes:
+        if axis.weights is None:
+            resized = resized.take(axis.numbers[:, 0], axis.axis)
         else:
-            whole = np.zeros((one.out, one.size))
-            np.add.at(whole, (np.arange(one.out)[:, None], one.numbers), one.weights)
-            found = np.moveaxis(np.tensordot(whole, found, (1, one.axis)), 0, one.axis)
+            whole = np.zeros((axis.out, axis.size))
+            np.add.at(whole, (np.arange(axis.out)[:, None], axis.numbers), axis.weights)
+            resized = np.moveaxis(np.tensordot(whole, resized, (1, axis.axis)), 0, axis.axis)
     outside = plan.outside(value.ndim)
     if outside is not None:
-        found = np.where(outside, plan.extrapolation or 0.0, found)
-    return [found.astype(value.dtype)]
+        resized = np.where(outside, plan.extrapolation or 0.0, resized)
+    return [resized.astype(value.dtype)]
 
 
 #: Operators that this module computes if they are constant.

@@ -66,8 +66,8 @@ class _Writer:
 def _written(write: Callable[[_Writer], Any]) -> Expansion:
     def expansion(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         with simplifier.at_opset(_OPSET):
-            found = write(_Writer(simplifier, call))
-        return found if isinstance(found, list) else [found]
+            result = write(_Writer(simplifier, call))
+        return result if isinstance(result, list) else [result]
 
     return expansion
 
@@ -86,11 +86,11 @@ def _binarizer(write: _Writer) -> Any:
 
 
 def _scaler(write: _Writer) -> Any:
-    found = write.numbers()
+    output = write.numbers()
     for operator, name in (("Sub", "offset"), ("Mul", "scale")):
         if write.attribute(name):
-            found = write(operator, found, np.array(write.attribute(name), np.float32))
-    return found
+            output = write(operator, output, np.array(write.attribute(name), np.float32))
+    return output
 
 
 def _normalizer(write: _Writer) -> Any:
@@ -110,9 +110,9 @@ def _normalizer(write: _Writer) -> Any:
 def _linear(write: _Writer, count: int) -> Any:
     """The products of rows with ``count`` lists of coefficients."""
     matrix = write.floats("coefficients").reshape(count, -1).T
-    found = write("MatMul", write.rows(), np.ascontiguousarray(matrix))
+    scores = write("MatMul", write.rows(), np.ascontiguousarray(matrix))
     intercepts = write.floats("intercepts")
-    return write("Add", found, intercepts) if intercepts.size else found
+    return write("Add", scores, intercepts) if intercepts.size else scores
 
 
 def _transformed(write: _Writer, scores: Any, kind: str) -> Any:
@@ -178,11 +178,11 @@ def _summed(write: _Writer, trees: _Trees) -> Any:
     paths = trees.paths[order]
     parts = []
     for mode in sorted(set(trees.modes)):
-        own = order[np.array(trees.modes)[order] == mode]
-        read = write("Gather", x, trees.features[own], axis=1)
-        decided = _decided(write, mode, read, trees.values[own].astype(dtype))
-        if trees.tracks[own].any():
-            decided = write("Or", decided, write("And", write("IsNaN", read), trees.tracks[own].astype(bool)))
+        chosen = order[np.array(trees.modes)[order] == mode]
+        read = write("Gather", x, trees.features[chosen], axis=1)
+        decided = _decided(write, mode, read, trees.values[chosen].astype(dtype))
+        if trees.tracks[chosen].any():
+            decided = write("Or", decided, write("And", write("IsNaN", read), trees.tracks[chosen].astype(bool)))
         parts.append(write.cast(decided, np.float32))
     decisions = parts[0] if len(parts) == 1 else write("Concat", *parts, axis=1)
     # A path agrees in as many true decisions as it has true branches, and in none of its false ones.
@@ -210,19 +210,19 @@ def _paths(children: Mapping[int, tuple[int, int]], roots: Sequence[int], leaves
     columns = {leaf: column for column, leaf in enumerate(leaves)}
     if len(rows) * len(columns) > _LARGEST:
         raise Refused(f"its trees have {len(rows)} nodes and {len(columns)} leaves, which are too many")
-    found = np.zeros((len(rows), len(columns)), np.int8)
+    paths = np.zeros((len(rows), len(columns)), np.int8)
     stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(root, ()) for root in roots]
     while stack:
         node, path = stack.pop()
         if node not in children:
             for above, sign in path:
-                found[rows[above], columns[node]] = sign
+                paths[rows[above], columns[node]] = sign
             continue
         if len(path) > len(children):
             raise Refused("its trees have a circle")
         true, false = children[node]
         stack += [(true, (*path, (node, 1))), (false, (*path, (node, -1)))]
-    return found
+    return paths
 
 
 def _trees_of_lists(write: _Writer, kind: str, targets: int) -> _Trees:
@@ -232,12 +232,12 @@ def _trees_of_lists(write: _Writer, kind: str, targets: int) -> _Trees:
     modes = write.attribute("nodes_modes")
     nodes = [i for i, mode in enumerate(modes) if mode != "LEAF"]
     leaves = [i for i, mode in enumerate(modes) if mode == "LEAF"]
-    behind = [write.attribute(f"nodes_{one}nodeids") for one in ("true", "false")]
+    behind = [write.attribute(f"nodes_{item}nodeids") for item in ("true", "false")]
     children = {i: (number[names[i][0], behind[0][i]], number[names[i][0], behind[1][i]]) for i in nodes}
-    inner = {one for pair in children.values() for one in pair}
+    inner = {item for pair in children.values() for item in pair}
     weights = np.zeros((len(leaves), targets), np.float64)
     column = {leaf: i for i, leaf in enumerate(leaves)}
-    places = zip(*(write.attribute(f"{kind}_{one}") for one in ("treeids", "nodeids", "ids")), strict=True)
+    places = zip(*(write.attribute(f"{kind}_{item}") for item in ("treeids", "nodeids", "ids")), strict=True)
     for (tree, node, target), weight in zip(places, write.floats(f"{kind}_weights"), strict=True):
         weights[column[number[tree, node]], target] += weight
     values = write.floats("nodes_values")
@@ -256,14 +256,14 @@ def _tree_regressor(write: _Writer) -> Any:
     kind = write.attribute("aggregate_function")
     targets = int(write.attribute("n_targets"))
     trees = _trees_of_lists(write, "target", targets)
-    found = write.cast(_summed(write, trees), np.float32)
+    prediction = write.cast(_summed(write, trees), np.float32)
     if kind == "AVERAGE":
-        found = write("Div", found, np.array(len(set(write.attribute("nodes_treeids"))), np.float32))
+        prediction = write("Div", prediction, np.array(len(set(write.attribute("nodes_treeids"))), np.float32))
     elif kind != "SUM":
         raise Refused(f"it takes the {kind} of its trees")
     base = write.floats("base_values").astype(np.float32)
-    found = write("Add", found, base) if base.size else found
-    return _transformed(write, found, write.attribute("post_transform"))
+    prediction = write("Add", prediction, base) if base.size else prediction
+    return _transformed(write, prediction, write.attribute("post_transform"))
 
 
 def _tree_classifier(write: _Writer) -> Any:
@@ -285,11 +285,11 @@ def _tree_classifier(write: _Writer) -> Any:
 def _trees(write: _Writer) -> Any:
     """``TreeEnsemble``: nodes and leaves have numbers of their own."""
     names = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
-    modes = [names[int(one)] for one in write.attribute("nodes_modes")]
+    modes = [names[int(attribute)] for attribute in write.attribute("nodes_modes")]
     count, targets = len(modes), int(write.attribute("n_targets"))
     leaf_targets = write.attribute("leaf_targetids")
     behind = [
-        [one + count if is_leaf else one for one, is_leaf in zip(ids, flags, strict=True)]
+        [item + count if is_leaf else item for item, is_leaf in zip(ids, flags, strict=True)]
         for ids, flags in (
             (write.attribute("nodes_truenodeids"), write.attribute("nodes_trueleafs")),
             (write.attribute("nodes_falsenodeids"), write.attribute("nodes_falseleafs")),
@@ -309,22 +309,22 @@ def _trees(write: _Writer) -> Any:
     values = _with_sets(
         np.asarray(write.attribute("nodes_splits"), np.float64), modes, write.attribute("membership_values")
     )
-    found: Any = _summed(write, _Trees(features, values, modes, tracks, _paths(children, roots, leaves), weights))
+    total: Any = _summed(write, _Trees(features, values, modes, tracks, _paths(children, roots, leaves), weights))
     if kind == "AVERAGE":
-        found = write("Div", found, np.array(len(roots), found.dtype))
+        total = write("Div", total, np.array(len(roots), total.dtype))
     elif kind != "SUM":
         raise Refused(f"it takes the {kind} of its trees")
     last = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[write.attribute("post_transform")]
-    return write.cast(_transformed(write, found, last), write.call.tensor(0).dtype)
+    return write.cast(_transformed(write, total, last), write.call.tensor(0).dtype)
 
 
 def _with_sets(splits: npt.NDArray[Any], modes: Sequence[str], members: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
     """What each node compares with, one row each: its number, or the members of its set; a NaN ends each set."""
-    rows = [[one] for one in splits.tolist()]
+    rows = [[split] for split in splits.tolist()]
     given = iter([] if members is None else members.tolist())
     for row, mode in zip(rows, modes, strict=True):
         if mode == "BRANCH_MEMBER":
-            row[:] = itertools.takewhile(lambda one: not np.isnan(one), given)
+            row[:] = itertools.takewhile(lambda item: not np.isnan(item), given)
     return np.array(list(itertools.zip_longest(*rows, fillvalue=np.nan)), np.float64).T
 
 

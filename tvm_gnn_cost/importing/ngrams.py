@@ -29,7 +29,7 @@ def vectorize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     columns: list[int] = []
     first = 0
     for size, sequences in _by_size(pool, attributes["ngram_counts"]):
-        own, first = places[first : first + len(sequences)], first + len(sequences)
+        group, first = places[first : first + len(sequences)], first + len(sequences)
         if not len(sequences) or not attributes["min_gram_length"] <= size <= attributes["max_gram_length"]:
             continue
         windows = _windows(length, size, attributes["max_skip_count"])
@@ -37,13 +37,13 @@ def vectorize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
             continue
         with simplifier.at_opset(18):
             totals.append(_counted(simplifier, call, row, windows, sequences))
-        columns.extend(own.tolist())
+        columns.extend(group.tolist())
     with simplifier.at_opset(18):
-        found = _arranged(simplifier, call, totals, columns, int(places.max()) + 1, row.shape[0])
-        found = _weighted(simplifier, call, found, places)
+        output = _arranged(simplifier, call, totals, columns, int(places.max()) + 1, row.shape[0])
+        output = _weighted(simplifier, call, output, places)
         if len(value.shape) == 1:
-            found = simplifier.emit("Reshape", found, np.array([int(places.max()) + 1]), name=call.name)
-    return [found]
+            output = simplifier.emit("Reshape", output, np.array([int(places.max()) + 1]), name=call.name)
+    return [output]
 
 
 def _by_size(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, npt.NDArray[Any]]]:
@@ -58,8 +58,8 @@ def _by_size(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, npt.
 def _windows(length: int, size: int, skips: int) -> npt.NDArray[Any]:
     """Where the numbers of a sequence can be, one place of it in each row."""
     steps = range(1, skips + 2) if size > 1 else range(1, 2)
-    found = [start + step * np.arange(size) for step in steps for start in range(length - step * (size - 1))]
-    return np.array(found, np.int64).reshape(-1, size)
+    results = [start + step * np.arange(size) for step in steps for start in range(length - step * (size - 1))]
+    return np.array(results, np.int64).reshape(-1, size)
 
 
 def _counted(
@@ -81,21 +81,21 @@ def _arranged(
     counts = simplifier.emit("Concat", *totals, np.zeros((rows, 1), np.float32), axis=1, name=call.name)
     order = np.full(width, len(columns))
     order[columns] = np.arange(len(columns))
-    found: Value = simplifier.emit("Gather", counts, order, axis=1, name=call.name)
-    return found
+    arranged: Value = simplifier.emit("Gather", counts, order, axis=1, name=call.name)
+    return arranged
 
 
 def _weighted(simplifier: Simplifier, call: Call, counts: Value, places: npt.NDArray[Any]) -> Value:
     """Counts, or whether there are any, and that or both with a weight for each sequence."""
     mode = call.attributes["mode"]
-    found: Any = counts
+    weighted: Any = counts
     if mode == "IDF":
-        found = simplifier.emit("Min", found, np.array(1, np.float32), name=call.name)
+        weighted = simplifier.emit("Min", weighted, np.array(1, np.float32), name=call.name)
     if mode != "TF" and call.attributes.get("weights"):
         weights = np.ones(int(places.max()) + 1, np.float32)
         weights[places] = call.attributes["weights"]
-        found = simplifier.emit("Mul", found, weights, name=call.name)
-    result: Value = found
+        weighted = simplifier.emit("Mul", weighted, weights, name=call.name)
+    result: Value = weighted
     return result
 
 

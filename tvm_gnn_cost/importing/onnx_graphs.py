@@ -54,16 +54,16 @@ def open_shapes(program: onnx.ModelProto, name: str) -> dict[str, OpenShape]:
     Raises:
         InputError: an input is no tensor, or not even the number of its dimensions is known.
     """
-    found = {}
+    result = {}
     for value in _inputs(program):
         if not value.type.tensor_type.HasField("shape"):
             raise InputError(f"input '{value.name}' of {name} is no tensor of a known number of dimensions")
-        found[value.name] = tuple(
+        result[value.name] = tuple(
             # Some exporters write 0 or -1 for an open size, and "?" for the name of each.
-            int(one.dim_value) if one.dim_value > 0 else _size_name(one.dim_param) or f"{value.name}[{axis}]"
-            for axis, one in enumerate(value.type.tensor_type.shape.dim)
+            int(item.dim_value) if item.dim_value > 0 else _size_name(item.dim_param) or f"{value.name}[{axis}]"
+            for axis, item in enumerate(value.type.tensor_type.shape.dim)
         )
-    return found
+    return result
 
 
 def with_shapes(program: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], name: str) -> onnx.ModelProto:  # noqa: ARG001
@@ -118,11 +118,11 @@ def to_onnx(program: onnx.ModelProto, name: str) -> onnx.ModelProto:  # noqa: AR
 
 def digest(program: onnx.ModelProto) -> str:
     """SHA-256 of the graph and its weights, which may be more together than a protobuf can hold."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     graph = program.graph
-    for one in (*program.opset_import, *graph.input, *graph.output, *graph.node, *graph.initializer):
-        found.update(one.SerializeToString(deterministic=True))
-    return found.hexdigest()
+    for opset in (*program.opset_import, *graph.input, *graph.output, *graph.node, *graph.initializer):
+        digest.update(opset.SerializeToString(deterministic=True))
+    return digest.hexdigest()
 
 
 def _run_in_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any], *, optimized: bool) -> list[Any]:
@@ -144,7 +144,7 @@ def _run_in_evaluator(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[An
 
 def _size_name(name: str) -> str:
     """The name of an open size; empty for what stands for any size."""
-    return name if any(one.isalpha() for one in name) and name not in ("None", "unk", "unknown") else ""
+    return name if any(item.isalpha() for item in name) and name not in ("None", "unk", "unknown") else ""
 
 
 def _onnx() -> Any:

@@ -21,7 +21,7 @@ _OPSET = 18
 _FLOAT32 = np.dtype(np.float32)
 
 #: Types that numbers are stored in.
-_STORED = tuple(np.dtype(one) for one in (np.int8, np.uint8, np.int16, np.uint16))
+_STORED = tuple(np.dtype(item) for item in (np.int8, np.uint8, np.int16, np.uint16))
 
 
 class _Writer:
@@ -75,11 +75,11 @@ class _Writer:
         if dtype not in _STORED:
             raise Refused(f"there is no arithmetic of {dtype}")
         bounds = np.iinfo(dtype)
-        found = self.emit("Round", real)
+        output = self.emit("Round", real)
         if _unless_zero(zero) is not None:
-            found = self.emit("Add", found, self.cast(zero, found.dtype))
-        low, high = (np.array(one, found.dtype) for one in (bounds.min, bounds.max))
-        return self.cast(self.emit("Clip", found, low, high), dtype)
+            output = self.emit("Add", output, self.cast(zero, output.dtype))
+        low, high = (np.array(item, output.dtype) for item in (bounds.min, bounds.max))
+        return self.cast(self.emit("Clip", output, low, high), dtype)
 
     def requantized(self, total: Any, factor: Any, zero: Any, dtype: np.dtype[Any]) -> Any:
         """A sum of int32 as the integer that is stored: times the product of the scales."""
@@ -108,8 +108,8 @@ def quantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(wanted)) if wanted else np.dtype(np.uint8)
         axis, block = int(call.attributes.get("axis", 1)), int(call.attributes.get("block_size", 0))
         parameters = [
-            writer.spread(one, x.shape, axis, block) if isinstance(one, Tensor | np.ndarray) else None
-            for one in (scale, zero)
+            writer.spread(item, x.shape, axis, block) if isinstance(item, Tensor | np.ndarray) else None
+            for item in (scale, zero)
         ]
         real = writer.emit("Div", writer.cast(x, _FLOAT32), writer.cast(parameters[0], _FLOAT32))
         precision = int(call.attributes.get("precision") or 0)

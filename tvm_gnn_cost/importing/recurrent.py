@@ -35,7 +35,7 @@ _PARAMETERS: dict[str, tuple[float | None, ...]] = {
 }
 
 #: Activations that are operators of the same meaning.
-_SIMPLE = {one.lower(): one for one in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")}
+_SIMPLE = {item.lower(): item for item in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")}
 
 #: Steps that may be written out at most.
 _MOST = 2048
@@ -78,7 +78,7 @@ class _Layer:
             self.of_input, self.of_state = self._real(self.of_input, 8), self._real(self.of_state, 10)
         self.dtype, self.hidden = x.dtype, int(self.of_state.shape[-1])
         self.x = self.emit("Transpose", x, perm=[1, 0, 2]) if self.has_batch_first else x
-        self.steps, self.batch, self.features = (int(one) for one in self.x.shape)
+        self.steps, self.batch, self.features = (int(size) for size in self.x.shape)
         if not 0 < self.steps <= _MOST:
             raise Refused(f"it has {self.steps} steps, and 1 to {_MOST} can be written out")
         self.clip = call.attributes.get("clip")
@@ -103,16 +103,16 @@ class _Layer:
         for number, backwards in enumerate(self.directions):
             direction = _Direction(self, number, None if of_state is None else self.of_direction(of_state, number))
             state, cell = self._initial(5, number), self._initial(6, number)
-            found: list[Value] = [None] * self.steps
+            result: list[Value] = [None] * self.steps
             for step in range(self.steps)[:: -1 if backwards else 1]:
                 share = self.cut(product, 0, step * self.batch, (step + 1) * self.batch)
                 share = self.cut(share, 1, number * rows, (number + 1) * rows)
                 new, changed = direction.step(share, state, cell)
                 # What is behind a sequence's end is zero, and its state stays as it was.
-                found[step] = self.masked(step, new, np.zeros((self.batch, self.hidden), self.dtype))
+                result[step] = self.masked(step, new, np.zeros((self.batch, self.hidden), self.dtype))
                 state = self.masked(step, new, state)
                 cell = None if changed is None else self.masked(step, changed, cell)
-            sequences.append(self.joined(found, 0))
+            sequences.append(self.joined(result, 0))
             states.append(state)
             cells.append(cell)
         return self._arranged(sequences, states, cells)
@@ -123,9 +123,9 @@ class _Layer:
         count, _, rows = weights.shape
         scale, zero = (
             None
-            if not isinstance(one, Tensor | np.ndarray)
-            else self.reshaped(one, (count, 1, rows if len(one.shape) == 2 else 1))
-            for one in given
+            if not isinstance(item, Tensor | np.ndarray)
+            else self.reshaped(item, (count, 1, rows if len(item.shape) == 2 else 1))
+            for item in given
         )
         values = self.emit("Cast", weights, to=TensorProto.FLOAT)
         if zero is not None:
@@ -141,13 +141,13 @@ class _Layer:
     def _arranged(self, sequences: list[Any], states: list[Any], cells: list[Any]) -> Sequence[Value]:
         """Outputs in the sizes that the operator has them."""
         shape = (self.steps, 1, self.batch, self.hidden)
-        every = self.joined([self.reshaped(one, shape) for one in sequences], 1)
-        last: list[Any] = [self.joined([self.reshaped(one, (1, *one.shape)) for one in states], 0), None]
+        every = self.joined([self.reshaped(sequence, shape) for sequence in sequences], 1)
+        last: list[Any] = [self.joined([self.reshaped(state, (1, *state.shape)) for state in states], 0), None]
         if self.operator == "LSTM":
-            last[1] = self.joined([self.reshaped(one, (1, *one.shape)) for one in cells], 0)
+            last[1] = self.joined([self.reshaped(cell, (1, *cell.shape)) for cell in cells], 0)
         if self.has_batch_first:
             every = self.emit("Transpose", every, perm=[2, 0, 1, 3])
-            last = [None if one is None else self.emit("Transpose", one, perm=[1, 0, 2]) for one in last]
+            last = [None if item is None else self.emit("Transpose", item, perm=[1, 0, 2]) for item in last]
         return [every, *last]
 
     def _initial(self, position: int, number: int) -> Any:
@@ -180,9 +180,9 @@ class _Layer:
         if lengths is None:
             return [None] * self.steps
         if isinstance(lengths, np.ndarray):
-            return [None if (lengths > one).all() else lengths.reshape(-1, 1) > one for one in range(self.steps)]
+            return [None if (lengths > item).all() else lengths.reshape(-1, 1) > item for item in range(self.steps)]
         column = self.reshaped(lengths, (self.batch, 1))
-        return [self.emit("Greater", column, np.array(one, np.int32)) for one in range(self.steps)]
+        return [self.emit("Greater", column, np.array(item, np.int32)) for item in range(self.steps)]
 
     def masked(self, step: int, new: Any, old: Any) -> Any:
         """The new value of sequences that go on to a step, the old one of the others."""
@@ -197,21 +197,21 @@ class _Layer:
         """The activations of each direction; each takes its parameters in turn."""
         count, attributes = len(self.defaults), self.call.attributes
         names = attributes.get("activations") or self.defaults * len(self.directions)
-        given = [list(attributes.get(one) or ()) for one in ("activation_alpha", "activation_beta")]
-        found = []
+        given = [list(attributes.get(item) or ()) for item in ("activation_alpha", "activation_beta")]
+        results = []
         for name in names:
             defaults = _PARAMETERS.get(name.lower(), ())
             values = [
                 rest.pop(0) if rest else default for default, rest in zip(defaults, given[: len(defaults)], strict=True)
             ]
-            known = [one for one in values if one is not None]
+            known = [value for value in values if value is not None]
             if len(known) < len(values):
                 raise Refused(f"its activation '{name}' lacks a parameter")
-            found.append(self._activation(name, *known))
+            results.append(self._activation(name, *known))
         # RNN's default has two, for two directions.
-        if len(found) < count * len(self.directions):
-            raise Refused(f"it has {len(found)} activations and needs {count * len(self.directions)}")
-        return [found[number * count :][:count] for number in range(len(self.directions))]
+        if len(results) < count * len(self.directions):
+            raise Refused(f"it has {len(results)} activations and needs {count * len(self.directions)}")
+        return [results[number * count :][:count] for number in range(len(self.directions))]
 
     def _activation(self, name: str, alpha: float = 0.0, beta: float = 0.0) -> _Activation:
         """An activation with its parameters; what goes in is clipped if the operator says so."""
@@ -280,7 +280,7 @@ class _Direction:
         self.peepholes: list[Any] = [None] * 3
         if layer.operator == "LSTM" and layer.call.input(7) is not None:
             row = layer.of_direction(layer.call.input(7), number)
-            self.peepholes = [layer.cut(row, 0, one * layer.hidden, (one + 1) * layer.hidden) for one in range(3)]
+            self.peepholes = [layer.cut(row, 0, item * layer.hidden, (item + 1) * layer.hidden) for item in range(3)]
         kinds: Mapping[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
             "LSTM": self._lstm,
             "GRU": self._gru,
@@ -326,11 +326,11 @@ class _Direction:
             if self.bias is not None:
                 product = emit("Add", product, self.bias)
             total = emit("Add", share, product)
-            z, r = (self._active(0, self._gate(total, one)) for one in (0, 1))
+            z, r = (self._active(0, self._gate(total, item)) for item in (0, 1))
             rest = emit("Mul", r, self._gate(product, 2))
         else:
             total = emit("Add", self.layer.cut(share, 1, 0, 2 * self.layer.hidden), self._of_state(state, 0, 2))
-            z, r = (self._active(0, self._gate(total, one)) for one in (0, 1))
+            z, r = (self._active(0, self._gate(total, item)) for item in (0, 1))
             rest = self._of_state(emit("Mul", r, state), 2, 3)
         new = self._active(1, emit("Add", self._gate(share, 2), rest))
         return emit("Add", new, emit("Mul", z, emit("Sub", state, new))), None

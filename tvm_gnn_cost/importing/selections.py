@@ -55,8 +55,8 @@ def unpool(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     whole = [*x.shape[:2], *image]
     wanted = whole
     if call.input(2) is not None:
-        wanted = [int(one) for one in call.constant(2, "output_shape")]
-        if any(one < size for one, size in zip(wanted, whole, strict=True)):
+        wanted = [int(item) for item in call.constant(2, "output_shape")]
+        if any(item < size for item, size in zip(wanted, whole, strict=True)):
             raise Refused("its output_shape is smaller than what its other attributes give")
     name, flat = call.name, np.array([-1], np.int64)
     # Older operator sets lack some of these operators.
@@ -64,12 +64,12 @@ def unpool(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         values = simplifier.emit("Reshape", x, flat, name=name)
         places = simplifier.emit("Reshape", call.input(1), flat, name=name)
         zeros = np.zeros(math.prod(whole), x.dtype)
-        found = simplifier.emit("ScatterElements", zeros, places, values, name=name, axis=0)
-        found = simplifier.emit("Reshape", found, np.array(whole, np.int64), name=name)
+        result = simplifier.emit("ScatterElements", zeros, places, values, name=name, axis=0)
+        result = simplifier.emit("Reshape", result, np.array(whole, np.int64), name=name)
         if wanted != whole:
             behind = np.array([*[0] * len(whole), *np.subtract(wanted, whole)], np.int64)
-            found = simplifier.emit("Pad", found, behind, name=name)
-    return [found]
+            result = simplifier.emit("Pad", result, behind, name=name)
+    return [result]
 
 
 #: How each operator is written.

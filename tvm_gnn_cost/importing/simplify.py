@@ -136,15 +136,15 @@ class Simplifier:
 
     def model(self, model: onnx.ModelProto) -> Graph:
         """The primitive operators of a model."""
-        self.opsets = {one.domain or "": one.version for one in model.opset_import}
-        own = [self.opsets[domain] for domain in ("", "ai.onnx") if domain in self.opsets]
+        self.opsets = {opset.domain or "": opset.version for opset in model.opset_import}
+        versions = [self.opsets[domain] for domain in ("", "ai.onnx") if domain in self.opsets]
         # A file whose operators are all of other domains names no set of ONNX's own.
-        self.opsets[""] = max(own, default=1 if self.opsets else 0)
+        self.opsets[""] = max(versions, default=1 if self.opsets else 0)
         self.opsets.pop("ai.onnx", None)
         self._check_opset()
         if not model.graph.output:
             raise InputError(f"{self.name} has no output, so that there is nothing to compute")
-        scope = Scope({one.name: _weight(one) for one in model.graph.initializer})
+        scope = Scope({initializer.name: _weight(initializer) for initializer in model.graph.initializer})
         for sparse in model.graph.sparse_initializer:
             scope.values[sparse.values.name] = _dense(sparse)
         inputs = []
@@ -157,7 +157,7 @@ class Simplifier:
                 inputs.append(tensor)
                 scope.values[value.name] = _or_empty(tensor)
         outputs = self.graph(model.graph, scope, "")
-        named = tuple(zip([one.name for one in model.graph.output], outputs, strict=True))
+        named = tuple(zip([value.name for value in model.graph.output], outputs, strict=True))
         for name, output in named:
             if not isinstance(output, Tensor | np.ndarray):
                 self.refuse("output", f"'{name}' is no tensor", "")
@@ -182,7 +182,7 @@ class Simplifier:
         """
         for node in graph.node:
             self.node(node, scope, prefix, "")
-        return [scope[one.name] for one in graph.output]
+        return [scope[value.name] for value in graph.output]
 
     def node(self, node: onnx.NodeProto, scope: Scope, prefix: str, reported: str) -> None:
         """Adds an operator's outputs to a scope.
@@ -212,7 +212,7 @@ class Simplifier:
     def _values(self, node: onnx.NodeProto, scope: Scope, prefix: str, name: str) -> Sequence[Value]:
         domain = "" if node.domain == "ai.onnx" else node.domain
         operator = node.op_type if not domain else f"{domain}:{node.op_type}"
-        inputs = tuple(scope[one] for one in node.input)
+        inputs = tuple(scope[value] for value in node.input)
         schema = self._schema(node.op_type, domain)
         if schema is None and not domain:
             # ONNX Runtime writes some operators of its own into ONNX's domain, or newer ones into older sets.
@@ -224,11 +224,11 @@ class Simplifier:
         simple = _trivial(operator, call)
         if simple is not None:
             return simple
-        constants = [one for one in inputs if one is None or isinstance(one, np.ndarray)]
+        constants = [operand for operand in inputs if operand is None or isinstance(operand, np.ndarray)]
         if len(constants) == len(inputs) and not _has_graph(node):
-            found = evaluate(node, constants, self._imports())
-            if found is not None:
-                return found
+            result = evaluate(node, constants, self._imports())
+            if result is not None:
+                return result
         if operator in self.expansions:
             expanded = self.expansions[operator](self, call)
             if expanded is not None:
@@ -263,15 +263,15 @@ class Simplifier:
         scope = Scope({f"in{number}": value for number, value in enumerate(inputs)})
         given = ["" if value is None else f"in{number}" for number, value in enumerate(inputs)]
         node = helper.make_node(operator, given, names, name=name, **attributes)
-        found = self._values(node, scope, "", name)
-        return found[0] if outputs == 1 else list(found)
+        values = self._values(node, scope, "", name)
+        return values[0] if outputs == 1 else list(values)
 
     def at_opset(self, version: int) -> _AtOpset:
         """A context in which :meth:`emit` adds operators of another version of ONNX's operators."""
         return _AtOpset(self, version)
 
     def _primitive(self, node: onnx.NodeProto, schema: Any, call: Call, prefix: str) -> Sequence[Value]:
-        if any(isinstance(one, list) for one in call.inputs):
+        if any(isinstance(operand, list) for operand in call.inputs):
             raise Refused("it takes a sequence")
         self.count += 1
         types = self._infer(node, schema, call.inputs)
@@ -288,7 +288,7 @@ class Simplifier:
         operands: tuple[Any, ...] = call.inputs
         operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
         self.nodes.append(Node(operator, call.version, call.name, operands, tuple(outputs), call.attributes))
-        return [_or_empty(one) for one in outputs]
+        return [_or_empty(output) for output in outputs]
 
     def _infer(self, node: onnx.NodeProto, schema: Any, inputs: Sequence[Value]) -> dict[str, onnx.TypeProto]:
         """The types of an operator's outputs.
@@ -305,24 +305,24 @@ class Simplifier:
         if node.op_type in _LIKE_INPUT and not node.domain:
             return {node.output[0]: types[node.input[0]]}
         try:
-            found: dict[str, onnx.TypeProto] = shape_inference.infer_node_outputs(
+            inferred: dict[str, onnx.TypeProto] = shape_inference.infer_node_outputs(
                 schema, node, types, data, None, self._imports(), 10
             )
         except Exception as error:
             raise Refused(f"ONNX finds it wrong: {' '.join(str(error).split())}") from error
         for output in node.output:
-            if output and not _is_fixed(found.get(output)):
+            if output and not _is_fixed(inferred.get(output)):
                 raise Refused("the size of its output depends on values that are only known when it runs")
-        return found
+        return inferred
 
     def _placeholders(self, node: onnx.NodeProto, scope: Scope, prefix: str) -> Sequence[Value]:
         """Tensors in place of what could not be imported, so that everything else can be looked at."""
         try:
-            inputs = tuple(scope[one] for one in node.input)
+            inputs = tuple(scope[value] for value in node.input)
             schema = self._schema(node.op_type, node.domain)
             if schema is not None:
-                found = self._infer(node, schema, inputs)
-                return [_tensor(prefix + one, found[one]) if one else None for one in node.output]
+                inferred = self._infer(node, schema, inputs)
+                return [_tensor(prefix + value, inferred[value]) if value else None for value in node.output]
         except Refused:
             pass
         raise _Stopped
@@ -345,29 +345,29 @@ class Simplifier:
 
         def newest(versions: Sequence[int]) -> int | None:
             """The newest definition that is no newer than the model; an operator may be older than its definition."""
-            return max([one for one in versions if one <= version], default=min(versions, default=None))
+            return max([item for item in versions if item <= version], default=min(versions, default=None))
 
         known = newest(schema.function_opset_versions) if schema.has_function else None
         if known is not None:
             return _parsed(schema.get_function_with_opset_version(known))
         known = newest(schema.context_dependent_function_opset_versions)
-        if known is None or any(isinstance(one, list) for one in inputs):
+        if known is None or any(isinstance(operand, list) for operand in inputs):
             return None
-        types = [b"" if one is None else _type(one).SerializeToString() for one in inputs]  # type: ignore[arg-type]
-        found = schema.get_context_dependent_function_with_opset_version(known, node.SerializeToString(), types)
-        return _parsed(found) if found else None
+        types = [b"" if operand is None else _type(operand).SerializeToString() for operand in inputs]  # type: ignore[arg-type]
+        body = schema.get_context_dependent_function_with_opset_version(known, node.SerializeToString(), types)
+        return _parsed(body) if body else None
 
     def _expand(self, function: onnx.FunctionProto, call: Call, schema: Any) -> Sequence[Value]:
         """The outputs of a composite operator by its definition."""
         scope = Scope()
         for name, value in zip(function.input, [*call.inputs, *[None] * len(function.input)], strict=False):
             scope.values[name] = value
-        given = {one.name: one for one in call.node.attribute}
+        given = {attribute.name: attribute for attribute in call.node.attribute}
         for name, attribute in schema.attributes.items():
             if name not in given and attribute.default_value.type:
                 given[name] = attribute.default_value
         opsets, self.opsets = self.opsets, dict(self.opsets)
-        self.opsets.update({one.domain: one.version for one in function.opset_import})
+        self.opsets.update({opset.domain: opset.version for opset in function.opset_import})
         self.count += 1
         prefix = f"{call.node.op_type}_{self.count}/"
         reported = call.name
@@ -439,12 +439,12 @@ def refusal(name: str, refused: Mapping[tuple[str, str], Sequence[str]]) -> str:
 
 
 def _attributes(node: onnx.NodeProto, schema: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():
             if attribute.default_value.type:
-                found[name] = _attribute(attribute.default_value)
-    return found | {one.name: _attribute(one) for one in node.attribute}
+                defaults[name] = _attribute(attribute.default_value)
+    return defaults | {attribute.name: _attribute(attribute) for attribute in node.attribute}
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
@@ -456,7 +456,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     if isinstance(value, onnx.SparseTensorProto):
         return _dense(value)
     if not isinstance(value, str) and isinstance(value, Sequence):
-        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value]
+        return [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in value]
     return value
 
 
@@ -523,7 +523,9 @@ _LIKE_INPUT = frozenset(("GroupNormalization", "MeanVarianceNormalization"))
 
 
 def _has_graph(node: onnx.NodeProto) -> bool:
-    return any(one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for one in node.attribute)
+    return any(
+        attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attribute in node.attribute
+    )
 
 
 def _type(value: Tensor | npt.NDArray[Any]) -> onnx.TypeProto:
@@ -532,7 +534,7 @@ def _type(value: Tensor | npt.NDArray[Any]) -> onnx.TypeProto:
 
 def _tensor(name: str, proto: onnx.TypeProto) -> Tensor:
     element = proto.tensor_type.elem_type
-    shape = tuple(int(one.dim_value) for one in proto.tensor_type.shape.dim)
+    shape = tuple(int(item.dim_value) for item in proto.tensor_type.shape.dim)
     if element == onnx.TensorProto.STRING:
         raise Refused("its type is string")
     if int(np.prod(shape, dtype=object)) > _LARGEST:
@@ -560,17 +562,17 @@ def _or_empty(tensor: Tensor) -> Tensor | npt.NDArray[Any]:
 def _is_fixed(proto: onnx.TypeProto | None) -> bool:
     if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
         return False
-    return all(one.HasField("dim_value") for one in proto.tensor_type.shape.dim)
+    return all(item.HasField("dim_value") for item in proto.tensor_type.shape.dim)
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> npt.NDArray[Any]:
     values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
-    found = np.zeros(tuple(sparse.dims), values.dtype)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
     if indices.ndim == 1:
-        found.reshape(-1)[indices] = values
+        dense.reshape(-1)[indices] = values
     else:
-        found[tuple(indices.T)] = values
-    return found
+        dense[tuple(indices.T)] = values
+    return dense
 
 
 def _parsed(function: Any) -> onnx.FunctionProto:
@@ -583,7 +585,7 @@ def _parsed(function: Any) -> onnx.FunctionProto:
 
 def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
     """A node of a definition, with the attributes of the operator that it defines."""
-    if not any(one.ref_attr_name or one.type == onnx.AttributeProto.GRAPH for one in node.attribute):
+    if not any(attribute.ref_attr_name or attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute):
         return node
     copied = onnx.NodeProto()
     copied.CopyFrom(node)
@@ -598,7 +600,7 @@ def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributePro
             added = copied.attribute.add()
             added.CopyFrom(attribute)
             if attribute.type == onnx.AttributeProto.GRAPH:
-                inner = [_with_attributes(one, given) for one in attribute.g.node]
+                inner = [_with_attributes(node, given) for node in attribute.g.node]
                 del added.g.node[:]
                 added.g.node.extend(inner)
     return copied

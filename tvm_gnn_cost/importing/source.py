@@ -129,16 +129,16 @@ def load_model(
         FileNotFoundError: there is no such file.
     """
     name = name_of(source)
-    program, own = _with_inputs(_named(source, trusted, catalogue) if isinstance(source, str | Path) else source)
+    program, example = _with_inputs(_named(source, trusted, catalogue) if isinstance(source, str | Path) else source)
     given: dict[str, npt.NDArray[Any]] = {}
     if isinstance(program, nn.Module):
-        if own is None:
-            own, inputs = inputs, None
-        if own is None:
+        if example is None:
+            example, inputs = inputs, None
+        if example is None:
             raise InputError(f"{name} is an nn.Module: pass its example inputs too, a tuple or a dict of tensors")
-        program = exported.export(program, own, name)
+        program = exported.export(program, example, name)
         given = exported.examples(program, name)
-    framework = next((one for one in frameworks if one.accepts(program)), None)
+    framework = next((framework for framework in frameworks if framework.accepts(program)), None)
     if framework is None:
         raise InputError(
             f"{name} is {type(program).__name__}, no network: use an nn.Module with example inputs, a "
@@ -146,7 +146,7 @@ def load_model(
         )
     declared = framework.open_shapes(program, name)
     given |= _by_name(name, inputs, list(declared))
-    known = {own: array.shape for own, array in given.items()} | dict(shapes or {})
+    known = {key: array.shape for key, array in given.items()} | dict(shapes or {})
     fixed = fixed_shapes(name, declared, known)
     program = framework.with_shapes(program, fixed, name)
     types = framework.input_types(program, name)
@@ -168,32 +168,32 @@ def load_model(
 
 def _check_types(graph: Graph, name: str) -> None:
     """Refuses values at the network's border whose type NumPy lacks, so that no caller could pass or save them."""
-    for kind, values in (("input", [(one.name, one) for one in graph.inputs]), ("output", graph.outputs)):
-        for own, value in values:
+    for kind, values in (("input", [(operand.name, operand) for operand in graph.inputs]), ("output", graph.outputs)):
+        for key, value in values:
             if value.dtype.kind not in "biuf" or value.dtype.type.__module__ != "numpy":
                 raise InputError(
-                    f"{kind} '{own}' of {name} is {value.dtype}, a type that NumPy lacks; cast it to or from float32 "
+                    f"{kind} '{key}' of {name} is {value.dtype}, a type that NumPy lacks; cast it to or from float32 "
                     "inside of the network"
                 )
 
 
 def _by_position(limits: Mapping[str, int], graph: Graph, names: Sequence[str]) -> dict[str, int]:
     """Limits of a graph's inputs under the names that the framework has for these."""
-    places = zip((one.name for one in graph.inputs), names, strict=False)
-    return {own: limits[name] for name, own in places if name in limits}
+    places = zip((operand.name for operand in graph.inputs), names, strict=False)
+    return {key: limits[name] for name, key in places if name in limits}
 
 
 def _noise(again: Sequence[npt.NDArray[Any]], expected: Sequence[npt.NDArray[Any]]) -> float:
     """The largest difference of two runs, relative to an output's largest value; 0 if they do not compare."""
-    found = 0.0
-    for one, other in zip(again, expected, strict=False):
-        if one.shape != other.shape or one.size == 0 or one.dtype.kind not in "fV":
+    result = 0.0
+    for item, other in zip(again, expected, strict=False):
+        if item.shape != other.shape or item.size == 0 or item.dtype.kind not in "fV":
             continue
-        left, right = one.astype(np.float64), other.astype(np.float64)
+        left, right = item.astype(np.float64), other.astype(np.float64)
         known = np.isfinite(left) & np.isfinite(right)
         if known.any():
-            found = max(found, float(np.abs(left - right)[known].max() / (np.abs(right[known]).max() or 1.0)))
-    return found
+            result = max(result, float(np.abs(left - right)[known].max() / (np.abs(right[known]).max() or 1.0)))
+    return result
 
 
 def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -> Any:
@@ -225,13 +225,13 @@ def _by_name(name: str, inputs: Any, names: Sequence[str]) -> dict[str, npt.NDAr
     if inputs is None:
         return {}
     if not isinstance(inputs, Mapping):
-        leaves = [one for one in pytree.tree_leaves(inputs) if one is not None]
+        leaves = [leaf for leaf in pytree.tree_leaves(inputs) if leaf is not None]
         if len(leaves) > len(names):
             raise InputError(f"{name} has {len(names)} inputs ({', '.join(names)}), not {len(leaves)}")
         inputs = dict(zip(names, leaves, strict=False))
     return {
-        own: value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
-        for own, value in inputs.items()
+        key: value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        for key, value in inputs.items()
     }
 
 

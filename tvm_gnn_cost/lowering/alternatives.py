@@ -18,8 +18,8 @@ def replacements(first: tvm.IRModule, second: tvm.IRModule) -> dict[str, str]:
     here, there = _called(first), _called(second)
     if len(here) != len(there):
         return {}
-    keys = ((_key(second, other), _key(first, one)) for one, other in zip(here, there, strict=True))
-    return {other: one for other, one in keys if other != one}
+    keys = ((_key(second, other), _key(first, item)) for item, other in zip(here, there, strict=True))
+    return {other: item for other, item in keys if other != item}
 
 
 def mixed(first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> tvm.IRModule:

@@ -42,7 +42,7 @@ def _fold(function: relax.Function, convolution: str, with_bias: bool) -> relax.
         inner = (normed.args[0], matched[biased].args[0]) if with_bias else (normed.args[0],)
         if not all(variable in single for variable in inner) or normed.attrs.training:
             return item
-        gamma, beta, mean, variance = (_values(matched[one]) for one in parameters)
+        gamma, beta, mean, variance = (_values(matched[parameter]) for parameter in parameters)
         scale = gamma / np.sqrt(variance + float(normed.attrs.epsilon))
         offset = beta + scale * ((_values(matched[bias]).reshape(-1) if with_bias else 0.0) - mean)
         dtype = str(item.ty.dtype)
@@ -80,4 +80,4 @@ def _scaled(
     if kernel.shape[outputs] == len(scale):
         return kernel * scale.reshape([-1 if axis == outputs else 1 for axis in range(kernel.ndim)])
     parts = zip(np.split(kernel, groups, inputs), np.split(scale, groups), strict=True)
-    return np.concatenate([_scaled(part, own, layout, 1) for part, own in parts], inputs)
+    return np.concatenate([_scaled(part, factors, layout, 1) for part, factors in parts], inputs)

@@ -27,7 +27,7 @@ def is_spatial(sch: Schedule, block: Any) -> bool:
 
 def is_contiguous(region: Any, var: Any) -> bool:
     """Whether a buffer's region has ``var`` in its last index or not at all."""
-    *others, last = [one.min for one in region.region]
+    *others, last = [bound.min for bound in region.region]
     return not any(_uses(index, var) for index in others) and (last.same_as(var) or not _uses(last, var))
 
 
@@ -37,10 +37,10 @@ def is_elementwise(sch: Schedule, block: Any, buffer: Any) -> bool:
     TVM's ``reverse_compute_at`` moves a reshape into a tile too, and the program then computes something else.
     """
     stmt = sch.get(block)
-    own = [var.var for var in stmt.iter_vars]
-    reads = [[one.min for one in region.region] for region in stmt.reads if region.source.same_as(buffer)]
+    axes = [var.var for var in stmt.iter_vars]
+    reads = [[bound.min for bound in region.region] for region in stmt.reads if region.source.same_as(buffer)]
     return is_spatial(sch, block) and all(
-        len(indices) == len(own) and all(index.same_as(var) for index, var in zip(indices, own, strict=True))
+        len(indices) == len(axes) and all(index.same_as(var) for index, var in zip(indices, axes, strict=True))
         for indices in reads
     )
 
@@ -66,4 +66,4 @@ def spread(sch: Schedule, block: Any, lanes: int) -> None:
 
 
 def _uses(expression: Any, var: Any) -> bool:
-    return any(one.same_as(var) for one in undefined_vars(expression))
+    return any(undefined_var.same_as(var) for undefined_var in undefined_vars(expression))

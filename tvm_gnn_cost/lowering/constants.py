@@ -40,16 +40,16 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
         compute = _COMPUTED.get(getattr(call.op, "name", ""))
         if compute is None or not isinstance(call.ty, relax.TensorType):
             return call
-        operands = [self._operand(one) for one in call.args]
+        operands = [self._operand(argument) for argument in call.args]
         sizes = call.ty.shape.values if isinstance(call.ty.shape, relax.ShapeExpr) else None
-        if any(one is None for one in operands) or sizes is None:
+        if any(operand is None for operand in operands) or sizes is None:
             return call
         if not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
             return call
         shape, dtype = tuple(int(size) for size in sizes), str(call.ty.dtype)
         with np.errstate(all="ignore"):
-            found = compute(call, operands, shape)
-        return call if found is None or found.shape != shape else _as(found, dtype, call)
+            result = compute(call, operands, shape)
+        return call if result is None or result.shape != shape else _as(result, dtype, call)
 
     def _operand(self, value: Any) -> Any:
         """An operand's values, or a number, sizes or a list of those; None if it is not known now."""
@@ -58,8 +58,8 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
         if isinstance(value, GenericConst):
             return value.value.numpy()
         if isinstance(value, relax.Tuple):
-            fields = [self._operand(one) for one in value.fields]
-            return None if any(one is None for one in fields) else fields
+            fields = [self._operand(field) for field in value.fields]
+            return None if any(field is None for field in fields) else fields
         if isinstance(value, (tvm.tirx.IntImm, tvm.tirx.FloatImm)):
             return value.value
         return value if isinstance(value, relax.ShapeExpr) else None
@@ -92,8 +92,8 @@ def _unary(function: Callable[[Array], Array]) -> Computed:
         (values,) = operands
         if values.dtype.kind in "iub":
             return function(values) if function in (np.negative, np.abs, np.logical_not) else None
-        found = function(values.astype(np.float64))
-        return found if found.dtype == bool else found.astype(values.dtype)
+        result = function(values.astype(np.float64))
+        return result if result.dtype == bool else result.astype(values.dtype)
 
     return compute
 
@@ -110,8 +110,8 @@ def _binary(function: Callable[[Array, Array], Array], integers: bool = True) ->
         # NumPy keeps what is not a number here, TVM does not.
         if function in (np.maximum, np.minimum) and (np.isnan(first).any() or np.isnan(second).any()):
             return None
-        found = function(first, second)
-        return found if found.dtype in (first.dtype, np.dtype(bool)) else None
+        result = function(first, second)
+        return result if result.dtype in (first.dtype, np.dtype(bool)) else None
 
     return compute
 

@@ -48,7 +48,7 @@ def _pixel_shuffle(call: relax.Call) -> relax.Expr:
 
 def _tile(call: relax.Call) -> relax.Expr:
     """As a broadcast: of TVM's own, with a remainder in each index, LLVM 22 makes wrong programs for AVX-512."""
-    shape, repeats = call.args[0].ty.shape, [int(one) for one in call.attrs.repeats]
+    shape, repeats = call.args[0].ty.shape, [int(repeat) for repeat in call.attrs.repeats]
     if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in shape):
         return call
     return repeated(call.args[0], [int(size) for size in shape], repeats)

@@ -76,8 +76,8 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         stmt = sch.get(block)
         extent = int(stmt.iter_vars[_last_spatial(stmt)].dom.extent)
         _inline_followers(sch, block)
-        producers = [one for one in sch.get_producers(block) if is_spatial(sch, one)]
-        found = []
+        producers = [get_producer for get_producer in sch.get_producers(block) if is_spatial(sch, get_producer)]
+        results = []
         for vectors, lanes in self._tiles(extent):
             for weights_first in (False, True):
                 for is_local in (False, True) if producers else (False,):
@@ -85,8 +85,8 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
                     # What follows the sum may be shaped otherwise than it; TVM's rules have such a function.
                     with suppress(ScheduleError):
                         self._tile(copy, block, (vectors, lanes), weights_first, producers if is_local else [])
-                        found.append(copy)
-        return found or [sch]
+                        results.append(copy)
+        return results or [sch]
 
     def _tiles(self, extent: int) -> list[tuple[int, int]]:
         """The widest tiles that divide the last axis: vectors, and values in each."""

@@ -78,8 +78,10 @@ class Forms:
 
     def common(self, values: Sequence[Any], rank: int) -> Form | None:
         """One form for several values, if possible one that a convolution's result has."""
-        known = [one for one in values if isinstance(one, relax.Var) and one in self.given and one.ty.ndim == rank]
-        known.sort(key=lambda one: one not in self.near)
+        known = [
+            value for value in values if isinstance(value, relax.Var) and value in self.given and value.ty.ndim == rank
+        ]
+        known.sort(key=lambda item: item not in self.near)
         if known:
             return self.given[known[0]]
         return channels_last(rank) if rank in _RANKS else None
@@ -133,18 +135,20 @@ def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | 
     if groups is None:
         return None
     order = [axis for axis in form if shape[axis] != 1]
-    found: list[int] = []
+    results: list[int] = []
     while order:
         sources, targets = next(group for group in groups if order[0] in group[0])
         if order[: len(sources)] != sources:
             return None
-        found, order = found + targets, order[len(sources) :]
+        results, order = results + targets, order[len(sources) :]
     rank = len(target)
-    if rank in _RANKS and [axis for axis in channels_last(rank) if target[axis] != 1] == found:
+    if rank in _RANKS and [axis for axis in channels_last(rank) if target[axis] != 1] == results:
         # Where the picture has one row, or one pixel, both are right.
-        return channels_last(rank) if found != sorted(found) else tuple(range(rank))
+        return channels_last(rank) if results != sorted(results) else tuple(range(rank))
     return (
-        (*(axis for axis in range(rank) if target[axis] == 1), *found) if found != sorted(found) else tuple(range(rank))
+        (*(axis for axis in range(rank) if target[axis] == 1), *results)
+        if results != sorted(results)
+        else tuple(range(rank))
     )
 
 
@@ -154,25 +158,25 @@ def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int]
         return None
     sources = [axis for axis, size in enumerate(shape) if size != 1]
     targets = [axis for axis, size in enumerate(target) if size != 1]
-    found = []
+    result = []
     while sources:
         group: tuple[list[int], list[int]] = ([sources.pop(0)], [targets.pop(0)])
-        while (here := math.prod(shape[one] for one in group[0])) != (
-            there := math.prod(target[one] for one in group[1])
+        while (here := math.prod(shape[item] for item in group[0])) != (
+            there := math.prod(target[item] for item in group[1])
         ):
             if here < there:
                 group[0].append(sources.pop(0))
             else:
                 group[1].append(targets.pop(0))
-        found.append(group)
-    return found
+        result.append(group)
+    return result
 
 
 def with_attributes(call: Any, arguments: Sequence[Any], **changes: Any) -> Any:
     """A call of the same operator with other arguments, and with some attributes changed."""
     attributes = call.attrs
     if changes:
-        names = [one.name for one in type(attributes).__tvm_ffi_type_info__.fields]
+        names = [item.name for item in type(attributes).__tvm_ffi_type_info__.fields]
         key = type(attributes).__tvm_ffi_type_info__.type_key
         attributes = tvm.ir.make_node(key, **({name: getattr(attributes, name) for name in names} | changes))
     return relax.Call(call.op, list(arguments), attributes)
@@ -200,16 +204,20 @@ def _moved(axis: int, form: Form) -> int:
 
 def _elementwise(call: Any, forms: Forms) -> Step | None:
     """Operators on elements of the same place, with broadcasting."""
-    tensors = [one for one in call.args if _is_tensor(one)]
+    tensors = [argument for argument in call.args if _is_tensor(argument)]
     form = forms.common(tensors, call.ty.ndim) if _is_tensor(call) else None
-    if form is None or shape_of(call) is None or any(shape_of(one) is None for one in tensors):
+    if form is None or shape_of(call) is None or any(shape_of(tensor) is None for tensor in tensors):
         return None
 
     def emit(emitter: Emitter) -> Any:
-        return relax.Call(call.op, [emitter.at(one, form) if _is_tensor(one) else one for one in call.args], call.attrs)
+        return relax.Call(
+            call.op,
+            [emitter.at(argument, form) if _is_tensor(argument) else argument for argument in call.args],
+            call.attrs,
+        )
 
-    read = tuple((one, form) for one in _variables(tensors))
-    others = _variables(one for one in call.args if not _is_tensor(one))
+    read = tuple((variable, form) for variable in _variables(tensors))
+    others = _variables(argument for argument in call.args if not _is_tensor(argument))
     return Step(read, form, emit, others, elementwise=True)
 
 
@@ -277,7 +285,7 @@ def _convolution(call: Any, _: Forms) -> Step | None:
     spatial = "DHW"[5 - rank :]
     if layouts != ["NC" + spatial, "OI" + spatial, "NC" + spatial]:
         return None
-    if any(shape_of(one) is None for one in (call, *call.args)):
+    if any(shape_of(argument) is None for argument in (call, *call.args)):
         return None
     last, kernel = channels_last(rank), (*range(2, rank), 1, 0)
     changes = {"data_layout": f"N{spatial}C", "kernel_layout": spatial + "IO", "out_layout": f"N{spatial}C"}
@@ -286,7 +294,11 @@ def _convolution(call: Any, _: Forms) -> Step | None:
         data, weights = call.args
         return with_attributes(call, [emitter.at(data, last), emitter.at(weights, kernel)], **changes)
 
-    read = tuple((one, form) for one, form in zip(call.args, (last, kernel), strict=True) if isinstance(one, relax.Var))
+    read = tuple(
+        (argument, form)
+        for argument, form in zip(call.args, (last, kernel), strict=True)
+        if isinstance(argument, relax.Var)
+    )
     return Step(read, last, emit, always=True)
 
 
@@ -327,7 +339,7 @@ def _without(form: Form, dropped: Iterable[int]) -> Form:
 def _concat(call: Any, forms: Forms) -> Step | None:
     """Concatenation along an axis, and stacks along a new first one."""
     fields = _fields(call.args[0], forms)
-    if not fields or call.attrs.axis is None or any(shape_of(one) is None for one in fields):
+    if not fields or call.attrs.axis is None or any(shape_of(item) is None for item in fields):
         return None
     rank = fields[0].ty.ndim
     form = forms.common(fields, rank)
@@ -339,11 +351,11 @@ def _concat(call: Any, forms: Forms) -> Step | None:
         return None
 
     def emit(emitter: Emitter) -> Any:
-        values = relax.Tuple([emitter.at(one, form) for one in fields])
-        return with_attributes(call, [values], **({} if stacked else {"axis": form.index(axis)}))
+        moved = relax.Tuple([emitter.at(field, form) for field in fields])
+        return with_attributes(call, [moved], **({} if stacked else {"axis": form.index(axis)}))
 
-    gives = (0, *(one + 1 for one in form)) if stacked else form
-    return Step(tuple((one, form) for one in _variables(fields)), gives, emit)
+    gives = (0, *(item + 1 for item in form)) if stacked else form
+    return Step(tuple((variable, form) for variable in _variables(fields)), gives, emit)
 
 
 def _item(item: Any, forms: Forms) -> Step | None:
@@ -356,10 +368,10 @@ def _item(item: Any, forms: Forms) -> Step | None:
 
 
 def _pad(call: Any, forms: Forms) -> Step | None:
-    width = [int(one) for one in call.attrs.pad_width]
+    width = [int(item) for item in call.attrs.pad_width]
 
     def attributes(form: Form) -> dict[str, Any]:
-        return {"pad_width": [one for axis in form for one in width[2 * axis : 2 * axis + 2]]}
+        return {"pad_width": [item for axis in form for item in width[2 * axis : 2 * axis + 2]]}
 
     return _single(call, forms, attributes=attributes)
 
@@ -405,7 +417,7 @@ def _norm(call: Any, forms: Forms) -> Step | None:
 
 
 def _tile(call: Any, forms: Forms) -> Step | None:
-    repeats = [int(one) for one in call.attrs.repeats]
+    repeats = [int(repeat) for repeat in call.attrs.repeats]
     if len(repeats) != call.args[0].ty.ndim:
         return None
     return _single(call, forms, attributes=lambda form: {"repeats": [repeats[axis] for axis in form]})

@@ -53,8 +53,8 @@ def _gather_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         rank, count = len(indices.shape) - 1, int(indices.shape[-1])
 
         def value(*at: Any) -> Any:
-            found = (_inside(indices(*at[:rank], m), data.shape[batch + m]) for m in range(count))
-            return data[(*at[:batch], *found, *at[rank:])]
+            result = (_inside(indices(*at[:rank], m), data.shape[batch + m]) for m in range(count))
+            return data[(*at[:batch], *result, *at[rank:])]
 
         return te.compute([*indices.shape[:-1], *data.shape[batch + count :]], value, name="gather_nd")
 
@@ -66,10 +66,10 @@ def _index_tensor(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         shape = _broadcast(indices)
 
         def value(*at: Any) -> Any:
-            found = (
-                _inside(_read(one, at[: len(shape)]), size) for one, size in zip(indices, data.shape, strict=False)
+            result = (
+                _inside(_read(index, at[: len(shape)]), size) for index, size in zip(indices, data.shape, strict=False)
             )
-            return data[(*found, *at[len(shape) :])]
+            return data[(*result, *at[len(shape) :])]
 
         return te.compute([*shape, *data.shape[len(indices) :]], value, name="index_tensor")
 
@@ -87,7 +87,7 @@ def _index_put(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         places = te.compute(
             [len(indices), *shape],
             lambda which, *at: _chosen(
-                which, [_inside(_read(one, at), size) for one, size in zip(indices, data.shape, strict=False)]
+                which, [_inside(_read(index, at), size) for index, size in zip(indices, data.shape, strict=False)]
             ),
             name="places",
         )
@@ -149,12 +149,12 @@ def _reverse_sequence(builder: relax.BlockBuilder, call: relax.Call) -> relax.Ex
 def _chosen(which: Any, values: Sequence[Any]) -> Any:
     """One of several values, by its number."""
     numbered = list(enumerate(values))
-    return functools.reduce(lambda rest, one: tirx.Select(which == one[0], one[1], rest), numbered[:-1], values[-1])
+    return functools.reduce(lambda rest, item: tirx.Select(which == item[0], item[1], rest), numbered[:-1], values[-1])
 
 
 def _broadcast(tensors: Sequence[te.Tensor]) -> list[int]:
     """The shape that tensors have together."""
-    shapes = [[int(size) for size in one.shape] for one in tensors]
+    shapes = [[int(size) for size in tensor.shape] for tensor in tensors]
     rank = max(map(len, shapes))
     columns = zip(*([1] * (rank - len(shape)) + shape for shape in shapes), strict=True)
     return [next((size for size in column if size != 1), 1) for column in columns]
@@ -162,8 +162,8 @@ def _broadcast(tensors: Sequence[te.Tensor]) -> list[int]:
 
 def _read(tensor: te.Tensor, at: Sequence[Any]) -> Any:
     """An element of a tensor that is broadcast."""
-    own = at[len(at) - len(tensor.shape) :]
-    return tensor(*(0 if int(size) == 1 else one for one, size in zip(own, tensor.shape, strict=True)))
+    aligned = at[len(at) - len(tensor.shape) :]
+    return tensor(*(0 if int(size) == 1 else item for item, size in zip(aligned, tensor.shape, strict=True)))
 
 
 def _fields(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:

@@ -30,20 +30,20 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
     Returns:
         The module with direct convolutions, and with Winograd's filtering where it may pay; None if that is nowhere.
     """
-    for one in (
+    for item in (
         relax.transform.DecomposeOpsForInference(),
         rearrange_constants,
         relax.transform.CanonicalizeBindings(),
         convert_layouts,
     ):
-        mod = one(mod)
+        mod = item(mod)
     other = use_winograd(mod)
     return _lowered(mod), None if other is mod else _lowered(other)
 
 
 def _lowered(mod: tvm.IRModule) -> tvm.IRModule:
-    for one in (stay_inside, relax.get_pipeline("zero"), free_weights):
-        mod = one(mod)
+    for item in (stay_inside, relax.get_pipeline("zero"), free_weights):
+        mod = item(mod)
     return mod
 
 
@@ -62,12 +62,12 @@ def convert_layouts(mod: tvm.IRModule) -> tvm.IRModule:
     flat = relax.transform.ToNonDataflow()(mod)
     for var in names:
         flat.update_func(var, _Conversion(flat[var]).converted())
-    for one in (
+    for item in (
         relax.transform.ConvertToDataflow(1),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination([var.name_hint for var in names]),
     ):
-        flat = one(flat)
+        flat = item(flat)
     mod = mod.clone()
     for var in names:
         mod.update_func(mod.get_global_var(var.name_hint), flat[var.name_hint])
@@ -109,7 +109,7 @@ class _Conversion:
 
     def _steps(self) -> list[Step | None]:
         """How each binding is computed in another form, if it can be."""
-        forms, found = Forms(), list[Step | None]()
+        forms, result = Forms(), list[Step | None]()
         for binding in self.old:
             for variable in relax.analysis.free_vars(binding.value):
                 forms.readers.setdefault(variable, []).append(binding.value)
@@ -120,17 +120,17 @@ class _Conversion:
             forms.bound[binding.var] = binding.value
             if step is not None and step.gives is not None:
                 forms.given[binding.var] = step.gives
-                near = (one in forms.near and forms.given[one] == form for one, form in step.reads)
+                near = (item in forms.near and forms.given[item] == form for item, form in step.reads)
                 if getattr(getattr(binding.value, "op", None), "name", "") in _CONVOLUTIONS or any(near):
                     forms.near.add(binding.var)
-            found.append(step)
-        return found
+            result.append(step)
+        return result
 
     def _choose(self) -> list[bool]:
         """For each binding, whether it is computed in the other form: so that all transposes together move least."""
         cut = Cut()
         nodes = [cut.node() for _ in self.old]
-        own: dict[Any, list[int]] = {
+        forms_of: dict[Any, list[int]] = {
             variable: [cut.SECOND] for variable in relax.analysis.free_vars(self.function.body.body)
         }
         formed: dict[tuple[Any, Form], list[int]] = {}
@@ -138,10 +138,10 @@ class _Conversion:
             if step is None or step.always:
                 cut.fix(node, first=step is not None)
             for variable in relax.analysis.free_vars(binding.value) if step is None else step.others:
-                own.setdefault(variable, []).append(cut.SECOND)
+                forms_of.setdefault(variable, []).append(cut.SECOND)
             for variable, form in () if step is None else step.reads:
                 formed.setdefault((variable, form), []).append(node)
-                own.setdefault(variable, []).append(node)
+                forms_of.setdefault(variable, []).append(node)
         made = {
             binding.var: (node, step)
             for binding, step, node in zip(self.old, self.steps, nodes, strict=True)
@@ -149,7 +149,7 @@ class _Conversion:
         }
         # A value is brought to another form once, however many operators read it there: each of them pulls at one
         # thing between them and the operator that makes the value.
-        for variable, readers in own.items():
+        for variable, readers in forms_of.items():
             maker, step = made.get(variable, (cut.SECOND, None))
             if step is not None and step.gives is not None:
                 between = cut.node()
@@ -246,10 +246,10 @@ class _Conversion:
             return source
         if (source, permutation) not in self.done:
             if kept_in_order(shape, permutation):
-                found = self.emit(relax.op.reshape(source, [shape[axis] for axis in permutation]))
+                output = self.emit(relax.op.reshape(source, [shape[axis] for axis in permutation]))
             else:
-                found = self.emit(relax.op.permute_dims(source, permutation))
-            self.done[source, permutation] = found
+                output = self.emit(relax.op.permute_dims(source, permutation))
+            self.done[source, permutation] = output
         return self.done[source, permutation]
 
     def _own(self, variable: Any) -> None:

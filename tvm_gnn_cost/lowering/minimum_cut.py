@@ -65,4 +65,4 @@ class Cut:
         residual = csr_array(graph - maximum_flow(graph, 0, 1).flow)
         residual.eliminate_zeros()
         reaching = breadth_first_order(csr_array(residual.T), 1, return_predecessors=False)
-        return set(range(2, self._count)) - {int(one) for one in reaching}
+        return set(range(2, self._count)) - {int(item) for item in reaching}

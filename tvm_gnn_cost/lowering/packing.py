@@ -40,13 +40,13 @@ def _is_factor(function: tvm.tirx.PrimFunc, param: Any) -> bool:
     """Whether a parameter is read at one place alone, as a factor of a sum of products, each value at its own index."""
     loads: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(tvm.ir.TensorLoad, loads.append)])
-    own = [load for load in loads if load.source.same_as(param)]
-    if len(own) != 1:
+    reads = [load for load in loads if load.source.same_as(param)]
+    if len(reads) != 1:
         return False
     sch = tvm.s_tir.Schedule(function)
     blocks = [sch.get(block) for block in sch.get_child_blocks(root_of(sch))]
     readers = [block for block in blocks if any(region.source.same_as(param) for region in block.reads)]
-    return len(readers) == 1 and _sums_products_of(readers[0], own[0]) and _is_one_to_one(readers[0], own[0])
+    return len(readers) == 1 and _sums_products_of(readers[0], reads[0]) and _is_one_to_one(readers[0], reads[0])
 
 
 def _sums_products_of(block: Any, load: Any) -> bool:
@@ -80,12 +80,12 @@ def _is_one_to_one(block: Any, load: Any) -> bool:
     for index, size in zip(load.indices, load.source.shape, strict=True):
         if isinstance(index, tvm.tirx.IntImm) and int(index) == 0 and _is(size, 1):
             continue
-        found = [var for var in left if index.same_as(var.var)]
-        if not found or not (_is(found[0].dom.min, 0) and _same_size(found[0].dom.extent, size)):
+        results = [var for var in left if index.same_as(var.var)]
+        if not results or not (_is(results[0].dom.min, 0) and _same_size(results[0].dom.extent, size)):
             return False
-        if found[0].iter_type not in (IterVar.DataPar, IterVar.CommReduce):
+        if results[0].iter_type not in (IterVar.DataPar, IterVar.CommReduce):
             return False
-        left.remove(found[0])
+        left.remove(results[0])
     return True
 
 
@@ -103,7 +103,7 @@ def packers(function: tvm.tirx.PrimFunc) -> dict[int, tvm.tirx.PrimFunc]:
     A packer takes the weight and what it writes: the argument that takes the weight's place once packing is removed.
     """
     root = function.body.block
-    found = {}
+    result = {}
     for stmt in root.body.seq if isinstance(root.body, tvm.tirx.SeqStmt) else [root.body]:
         block = _innermost(stmt)
         if block is None or _PACKS not in block.annotations:
@@ -111,8 +111,8 @@ def packers(function: tvm.tirx.PrimFunc) -> dict[int, tvm.tirx.PrimFunc]:
         ((weight,), (packed,)) = ([region.source for region in regions] for regions in (block.reads, block.writes))
         (number,) = [i for i, param in enumerate(function.params) if param.same_as(weight)]
         body = SBlockRealize([], True, SBlock([], [], [], "root", stmt))
-        found[number] = tvm.tirx.PrimFunc([weight, packed], body).with_attr({"tirx.noalias": True, "s_tir": True})
-    return found
+        result[number] = tvm.tirx.PrimFunc([weight, packed], body).with_attr({"tirx.noalias": True, "s_tir": True})
+    return result
 
 
 def _innermost(stmt: Any) -> Any:
@@ -130,6 +130,6 @@ def prepack(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
         target: Where the packing runs: this machine.
     """
     with target:
-        for one in (relax.transform.SplitLayoutRewritePreproc(), relax.transform.FoldConstant()):
-            mod = one(mod)
+        for item in (relax.transform.SplitLayoutRewritePreproc(), relax.transform.FoldConstant()):
+            mod = item(mod)
     return mod

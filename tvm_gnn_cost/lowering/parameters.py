@@ -62,13 +62,13 @@ def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
     written = [store.buffer for store in stores]
     # What an extern function writes is declared; if not even that, it is the last parameter.
     written += [region.source for block in blocks if block.name_hint != "root" for region in block.writes]
-    if not any(one.same_as(param) for one in written for param in function.params):
+    if not any(item.same_as(param) for item in written for param in function.params):
         written.append(function.params[-1])
-    dtypes = {_dtype(one.source) for one in loads} | {_dtype(one) for one in written}
+    dtypes = {_dtype(load.source) for load in loads} | {_dtype(item) for item in written}
     arguments = []
     for param in function.params:
         dtype = _dtype(param)
-        is_written = any(one.same_as(param) for one in written)
+        is_written = any(item.same_as(param) for item in written)
         bound = 0 if is_written or not dtype.startswith(("int", "uint")) else _bound(param, stores, loads)
         arguments.append(Argument(dtype, tuple(int(size) for size in param.shape), bound, is_written))
     known = [b for b in blocks if all(isinstance(var.dom.extent, tvm.tirx.IntImm) for var in b.iter_vars)]
@@ -106,19 +106,22 @@ def _bound(param: Any, stores: list[Any], loads: list[Any]) -> int:
     """The size of the smallest dimension that a parameter's values index; 0 if they index none."""
     known = [param]
     while True:
-        found = [
+        results = [
             store.buffer
             for store in stores
             if _is_integer(store.buffer)
-            and not any(store.buffer.same_as(one) for one in known)
+            and not any(store.buffer.same_as(item) for item in known)
             and _reads(store.value, known)
         ]
-        if not found:
+        if not results:
             break
-        known.append(found[0])
+        known.append(results[0])
     sizes = [
         int(size)
-        for buffer, indices in [*((s.buffer, s.indices) for s in stores), *((one.source, one.indices) for one in loads)]
+        for buffer, indices in [
+            *((s.buffer, s.indices) for s in stores),
+            *((load.source, load.indices) for load in loads),
+        ]
         for index, size in zip(indices, buffer.shape, strict=True)
         if isinstance(size, tvm.tirx.IntImm) and _reads(index, known)
     ]
@@ -133,4 +136,4 @@ def _reads(expression: Any, buffers: list[Any]) -> bool:
     """Whether an expression reads one of these buffers."""
     loads: list[Any] = []
     tvm_ffi.structural_walk(expression, [(tvm.ir.TensorLoad, loads.append)])
-    return any(load.source.same_as(one) for load in loads for one in buffers)
+    return any(load.source.same_as(buffer) for load in loads for buffer in buffers)

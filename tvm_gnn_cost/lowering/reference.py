@@ -32,7 +32,7 @@ def reference(mod: tvm.IRModule) -> tvm.IRModule:
 def _speed_up(sch: Schedule, block: Any) -> None:
     loops, kinds = sch.get_loops(block), [var.iter_type for var in sch.get(block).iter_vars]
     extents = [sch.get(loop).extent for loop in loops]
-    if len(loops) != len(kinds) or not all(isinstance(one, IntImm) for one in extents):
+    if len(loops) != len(kinds) or not all(isinstance(extent, IntImm) for extent in extents):
         return
     if any(int(sch.get(loop).kind) != ForKind.SERIAL for loop in loops) or math.prod(map(int, extents)) < _FEW:
         return

@@ -103,7 +103,7 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
             return call
         self.replaced = True
         size = outputs_of_a_tile(*weights.shape[2:])
-        padding = [int(one) for one in call.attrs.padding]
+        padding = [int(item) for item in call.attrs.padding]
         return self.builder_.call_te(
             winograd,
             call.args[0],
@@ -118,13 +118,13 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
 def _is_offered(call: relax.Call, weights: Sequence[int]) -> bool:
     """Whether a convolution is one that Winograd can compute, and large enough that it may pay."""
     attributes = call.attrs
-    shape = [int(one) for one in call.ty.shape.values]
+    shape = [int(value) for value in call.ty.shape.values]
     return (
         (attributes.data_layout, attributes.kernel_layout, attributes.out_layout) == ("NHWC", "HWIO", "NHWC")
         and tuple(weights[:2]) == (3, 3)
         and int(attributes.groups) == 1
-        and {int(one) for one in (*attributes.strides, *attributes.dilation)} == {1}
-        and {str(one.ty.dtype) for one in (call, *call.args)} == {"float32"}
+        and {int(stride) for stride in (*attributes.strides, *attributes.dilation)} == {1}
+        and {str(argument.ty.dtype) for argument in (call, *call.args)} == {"float32"}
         # Whole vectors of channels on both sides, and outputs that fill tiles.
         and not any(channels % LANES for channels in weights[2:])
         and min(shape[1:3]) >= _SMALLEST
@@ -150,7 +150,7 @@ def filled(tiles: int) -> int:
     (50, 196, 81)
     """
     most = tiles + max(1, tiles // 32)
-    return next((one for one in range(tiles, most + 1) if not (one % 9 and one % 10 and one % 14)), tiles)
+    return next((item for item in range(tiles, most + 1) if not (item % 9 and item % 10 and item % 14)), tiles)
 
 
 def transformed(weights: npt.NDArray[Any], size: int) -> npt.NDArray[np.float32]:
@@ -164,8 +164,8 @@ def transformed(weights: npt.NDArray[Any], size: int) -> npt.NDArray[np.float32]
         An array of shape (size + 2, size + 2, inputs, outputs).
     """
     matrix = np.array(_MATRICES[size][1])
-    found = np.einsum("ij,jkcd,lk->ilcd", matrix, weights.astype(np.float64), matrix)
-    return np.ascontiguousarray(found, np.float32)
+    result = np.einsum("ij,jkcd,lk->ilcd", matrix, weights.astype(np.float64), matrix)
+    return np.ascontiguousarray(result, np.float32)
 
 
 def winograd(data: te.Tensor, weights: te.Tensor, size: int, padding: Sequence[int]) -> te.Tensor:
@@ -181,7 +181,7 @@ def winograd(data: te.Tensor, weights: te.Tensor, size: int, padding: Sequence[i
         A tensor of shape (batch, rows, columns, outputs).
     """
     to_tiles, _, to_outputs = _MATRICES[size]
-    batch, height, width, inputs = (int(one) for one in data.shape)
+    batch, height, width, inputs = (int(size) for size in data.shape)
     outputs, side = int(weights.shape[3]), size + 2
     top, left, bottom, right = padding
     rows, columns = height + top + bottom - 2, width + left + right - 2
@@ -233,17 +233,17 @@ def _row(matrix: Sequence[Sequence[float]], row: Any, tensor: te.Tensor, axis: i
         p: The tile.
         c: The channel.
     """
-    found = None
+    output = None
     for number in reversed(range(len(matrix))):
         value = None
         # A product with 0 or 1 would be computed: the result is not the same for infinities.
         for column, factor in enumerate(matrix[number]):
             if factor:
-                one = tensor[(column, other, p, c) if axis == 0 else (other, column, p, c)]
+                element = tensor[(column, other, p, c) if axis == 0 else (other, column, p, c)]
                 if value is None:
-                    value = one if factor == 1 else one * const(factor, "float32")
+                    value = element if factor == 1 else element * const(factor, "float32")
                 else:
-                    size = one if abs(factor) == 1 else one * const(abs(factor), "float32")
+                    size = element if abs(factor) == 1 else element * const(abs(factor), "float32")
                     value = value + size if factor > 0 else value - size
-        found = value if found is None else Select(row == number, value, found)
-    return found
+        output = value if output is None else Select(row == number, value, output)
+    return output

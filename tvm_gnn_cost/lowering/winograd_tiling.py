@@ -56,12 +56,12 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
             return [sch]
         side, _, tiles, outputs = (int(var.dom.extent) for var in sch.get(block).iter_vars[:4])
         inputs = int(sch.get(block).iter_vars[4].dom.extent)
-        found = []
+        results = []
         for vectors, pixels, chunk in self._shapes(side * side * 4, tiles, inputs, outputs):
             copy = sch.copy()
             self._tile(copy, vectors, pixels, chunk)
-            found.append(copy)
-        return found
+            results.append(copy)
+        return results
 
     def _shapes(self, side_bytes: int, tiles: int, inputs: int, outputs: int) -> list[tuple[int, int, int]]:
         """The most promising vectors and pixels of a register tile, with the number of image tiles in a chunk.
@@ -75,24 +75,26 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         registers = 32 if self.lanes == 16 else 16
         weights = side_bytes * inputs * outputs
         is_cached = weights <= _CACHE
-        found = {}
+        result = {}
         for chunk in _divisors(tiles):
             used = chunk * side_bytes * (inputs + outputs) + is_cached * weights
             spilling = _SPILLING if used > _CACHE else 1.0
             # All wait for the core with the most chunks.
             chunks = -(-tiles // chunk // self.cores)
-            for vectors in (one for one in (6, 4, 3, 2, 1) if outputs % (one * self.lanes) == 0):
+            for vectors in (item for item in (6, 4, 3, 2, 1) if outputs % (item * self.lanes) == 0):
                 # The sums, the weights and one input are in registers.
-                pixels = max(one for one in _divisors(chunk) if (one + 1) * vectors < registers or one == 1)
+                pixels = max(
+                    divisor for divisor in _divisors(chunk) if (divisor + 1) * vectors < registers or divisor == 1
+                )
                 loads = (pixels + vectors) / (pixels * vectors)
-                found[vectors, pixels, chunk] = chunks * (chunk * spilling * (1 + loads) + _READING[is_cached])
-        return sorted(found, key=lambda shape: found[shape])[:_SHAPES]
+                result[vectors, pixels, chunk] = chunks * (chunk * spilling * (1 + loads) + _READING[is_cached])
+        return sorted(result, key=lambda shape: result[shape])[:_SHAPES]
 
     def _tile(self, sch: Schedule, vectors: int, pixels: int, chunk: int) -> None:
         stages = {
-            str(sch.get(one).annotations[STAGE]): one
-            for one in sch.get_child_blocks(sch.get_sblock("root"))
-            if STAGE in sch.get(one).annotations
+            str(sch.get(get_child_block).annotations[STAGE]): get_child_block
+            for get_child_block in sch.get_child_blocks(sch.get_sblock("root"))
+            if STAGE in sch.get(get_child_block).annotations
         }
         size = int(sch.get(stages["outputs"]).iter_vars[0].dom.extent)
         last = _finish(sch, stages["image"])
@@ -133,7 +135,9 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         i, j, tile, channel, k = sch.get_loops(block)[-5:]
         tile, pixel = sch.split(tile, [None, pixels])
         group, vector, lane = sch.split(channel, [None, vectors, self.lanes])
-        k, inner = sch.split(k, [None, max(one for one in _divisors(int(sch.get(k).extent)) if one <= _SUMS)])
+        k, inner = sch.split(
+            k, [None, max(divisor for divisor in _divisors(int(sch.get(k).extent)) if divisor <= _SUMS)]
+        )
         sch.reorder(i, j, group, tile, k, inner, pixel, vector, lane)
         sch.unroll(pixel)
         sch.unroll(vector)
@@ -167,4 +171,4 @@ def _divisors(number: int) -> list[int]:
     >>> _divisors(12)
     [1, 2, 3, 4, 6, 12]
     """
-    return [one for one in range(1, number + 1) if number % one == 0]
+    return [item for item in range(1, number + 1) if number % item == 0]

@@ -16,8 +16,8 @@ def _attention(write: Writer) -> Any:
     if any(write.has(i) for i in (4, 6)) or write.attribute("do_rotary"):
         raise Refused("it has a past or rotates")
     heads = int(write.attribute("num_heads"))
-    found = write.plus(write("MatMul", write.tensor(0), write.tensor(1)), 2)
-    return _attended_together(write, found, heads, write.call.input(3), write.call.input(5))
+    result = write.plus(write("MatMul", write.tensor(0), write.tensor(1)), 2)
+    return _attended_together(write, result, heads, write.call.input(3), write.call.input(5))
 
 
 def _quantized_attention(write: Writer) -> Any:
@@ -33,7 +33,7 @@ def _attended_together(write: Writer, projected: Any, heads: int, mask: Any, bia
     sizes = write.attribute("qkv_hidden_sizes") or [width // 3] * 3
     ends = np.cumsum([0, *sizes])
     parts = [write("Slice", projected, ends[i : i + 1], ends[i + 1 : i + 2], np.array([2], np.int64)) for i in range(3)]
-    query, key, value = (_by_head(write, one, heads) for one in parts)
+    query, key, value = (_by_head(write, part, heads) for part in parts)
     added = [] if bias is None else [bias]
     if mask is not None:
         added.append(_mask(write, mask, query.dtype, key.shape[2]))
@@ -67,15 +67,15 @@ def _attended(write: Writer, query: Any, key: Any, value: Any, added: Sequence[A
     batch, heads, length, width = query.shape
     scale = write.attribute("scale", 0.0) or 1 / np.sqrt(width)
     scores = write("MatMul", write("Mul", query, write.number(scale, query)), write.swapped(key))
-    for one in added:
-        scores = write("Add", scores, one)
+    for item in added:
+        scores = write("Add", scores, item)
     if is_causal:
         total = key.shape[2]
         later = np.triu(np.ones((length, total), bool), total - length + 1)
         low = write.number(write.attribute("mask_filter_value", -10000.0), query)
         scores = write("Add", scores, np.where(later, low, write.number(0, query)))
-    found = write("MatMul", write("Softmax", scores, axis=-1), value)
-    return write.reshaped(write("Transpose", found, perm=[0, 2, 1, 3]), batch, length, heads * value.shape[3])
+    output = write("MatMul", write("Softmax", scores, axis=-1), value)
+    return write.reshaped(write("Transpose", output, perm=[0, 2, 1, 3]), batch, length, heads * value.shape[3])
 
 
 def _multi_head_attention(write: Writer) -> Any:
@@ -91,11 +91,11 @@ def _multi_head_attention(write: Writer) -> Any:
         if len(part.shape) == 4:
             parts.append(part)
             continue
-        own = part.shape[2]
+        size = part.shape[2]
         if write.has(3):
-            ends = np.array([width]), np.array([width + own])
+            ends = np.array([width]), np.array([width + size])
             part = write("Add", part, write("Slice", write.tensor(3), *ends))
-        width += own
+        width += size
         parts.append(_by_head(write, part, heads))
     query, key, value = parts
     if write.has(6):
@@ -104,8 +104,8 @@ def _multi_head_attention(write: Writer) -> Any:
     added = [write.tensor(5)] if write.has(5) else []
     if write.has(4):
         added.append(_mask(write, write.tensor(4), query.dtype, key.shape[2]))
-    found = _attended(write, query, key, value, added, bool(write.attribute("unidirectional")))
-    return [found, key, value]
+    attended = _attended(write, query, key, value, added, bool(write.attribute("unidirectional")))
+    return [attended, key, value]
 
 
 def _rotary(write: Writer) -> Any:

@@ -33,8 +33,8 @@ def _matmul(write: Writer) -> Any:
         for i, name in enumerate("AB")
     )
     alpha = write.attribute("alpha", 1.0)
-    found = write("MatMul", left, right)
-    return found if alpha == 1 else write("Mul", found, write.number(alpha, found))
+    result = write("MatMul", left, right)
+    return result if alpha == 1 else write("Mul", result, write.number(alpha, result))
 
 
 def _turned(write: Writer, value: Any, is_batch_moved: bool, is_swapped: bool) -> Any:
@@ -54,7 +54,7 @@ def _activated(write: Writer, value: Any, operator: str, parameters: Sequence[fl
     if not operator:
         return value
     if operator == "Clip":
-        low, high = (write.number(one, value) for one in parameters)
+        low, high = (write.number(parameter, value) for parameter in parameters)
         return write("Clip", value, low, high)
     names = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
     if operator not in names:
@@ -63,20 +63,20 @@ def _activated(write: Writer, value: Any, operator: str, parameters: Sequence[fl
 
 
 def _conv(write: Writer) -> Any:
-    own = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    attributes = {name: value for name, value in write.call.attributes.items() if name in own}
-    found = write.plus(write("Conv", write.tensor(0), write.tensor(1), write.call.input(2), **attributes), 3)
-    return _activated(write, found, write.attribute("activation", ""), write.attribute("activation_params", ()))
+    known = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    attributes = {name: value for name, value in write.call.attributes.items() if name in known}
+    output = write.plus(write("Conv", write.tensor(0), write.tensor(1), write.call.input(2), **attributes), 3)
+    return _activated(write, output, write.attribute("activation", ""), write.attribute("activation_params", ()))
 
 
 def _gemm(write: Writer) -> Any:
     attributes = {
         name: value for name, value in write.call.attributes.items() if name in ("alpha", "beta", "transA", "transB")
     }
-    found = write("Gemm", write.tensor(0), write.tensor(1), write.call.input(2), **attributes)
+    product = write("Gemm", write.tensor(0), write.tensor(1), write.call.input(2), **attributes)
     parameters = [write.attribute(name) for name in ("activation_alpha", "activation_beta")]
-    given = [one for one in parameters if one is not None]
-    return _activated(write, found, write.attribute("activation", ""), given)
+    given = [parameter for parameter in parameters if parameter is not None]
+    return _activated(write, product, write.attribute("activation", ""), given)
 
 
 def _normalized(write: Writer, value: Any, scale: Any, shift: Any, axis: int, epsilon: float, rms: bool) -> Any:
@@ -102,10 +102,10 @@ def _skip_layer_norm(write: Writer) -> Any:
     rms = "Simplified" in write.call.node.op_type
     added = write.plus(write("Add", write.tensor(0), write.tensor(1)), 3 if rms else 4)
     shift = None if rms else write.call.input(3)
-    found = _normalized(write, added, write.tensor(2), shift, -1, write.attribute("epsilon", 1e-12), rms)
+    normalized = _normalized(write, added, write.tensor(2), shift, -1, write.attribute("epsilon", 1e-12), rms)
     if any(write.call.node.output[1:3]):
         raise Refused("its mean and deviation are asked for")
-    return [found, None, None, added]
+    return [normalized, None, None, added]
 
 
 def _embedding(write: Writer) -> Any:
@@ -124,19 +124,19 @@ def _embedded(write: Writer, operands: Sequence[Any]) -> Any:
     """The sum of the embeddings of words, positions and segments, and its layer norm."""
     words, segments, table, positions, kinds, scale, shift, mask, places = (*operands, None, None)[:9]
     batch, length = words.shape
-    found = write("Gather", table, words, axis=0)
+    embedding = write("Gather", table, words, axis=0)
     if places is None:
-        found = write("Add", found, write("Gather", positions, np.arange(length), axis=0))
+        embedding = write("Add", embedding, write("Gather", positions, np.arange(length), axis=0))
     else:
-        found = write("Add", found, write("Gather", positions, places, axis=0))
+        embedding = write("Add", embedding, write("Gather", positions, places, axis=0))
     if segments is not None:
-        found = write("Add", found, write("Gather", kinds, segments, axis=0))
-    normed = _normalized(write, found, scale, shift, -1, write.attribute("epsilon", 1e-12), False)
+        embedding = write("Add", embedding, write("Gather", kinds, segments, axis=0))
+    normed = _normalized(write, embedding, scale, shift, -1, write.attribute("epsilon", 1e-12), False)
     if mask is None:
         count: Any = np.zeros(batch, np.int32)
     else:
         count = write("ReduceSum", mask, np.array([1]), keepdims=0)
-    return [normed, count, found]
+    return [normed, count, embedding]
 
 
 def _max_pool(write: Writer) -> Any:

@@ -32,10 +32,10 @@ def _pool(write: Writer) -> Any:
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     attributes = {name: write.attribute(name) for name in names if write.attribute(name) is not None}
     x = write.dequantized(0)
-    found = channels_last(
+    result = channels_last(
         write, x, lambda value: write(operator, value, **attributes), write.attribute("channels_last")
     )
-    return write.quantized(found, 3)
+    return write.quantized(result, 3)
 
 
 def _concat(write: Writer) -> Any:
@@ -53,21 +53,21 @@ def _quantized_gemm(write: Writer) -> Any:
     left = write.dequantized(0)
     axis = 0 if write.attribute("transB") else 1
     right = write("DequantizeLinear", *(write.tensor(i) for i in (3, 4, 5)), axis=axis)
-    found = write("Gemm", left, right, **attributes)
+    output = write("Gemm", left, right, **attributes)
     if write.has(6):
         scale = write("Mul", write.tensor(1), write.tensor(4))
         added = write("Mul", write.cast(write.tensor(6), np.float32), scale)
         alpha = write.attribute("alpha", 1.0)
-        found = write("Add", found, added if alpha == 1 else write("Mul", added, np.array(alpha, np.float32)))
-    return write.quantized(found, 7) if write.has(7) else found
+        output = write("Add", output, added if alpha == 1 else write("Mul", added, np.array(alpha, np.float32)))
+    return write.quantized(output, 7) if write.has(7) else output
 
 
 def integer_product(write: Writer, left: Any, left_zero: Any, left_scale: Any, places: Sequence[int]) -> Any:
     """The product of integers, as numbers; ``places`` are those of B, its scale, its zero point and the bias."""
     right, scale, zero, bias = places
-    found = write("MatMulInteger", left, write.tensor(right), left_zero, write.call.input(zero))
+    product = write("MatMulInteger", left, write.tensor(right), left_zero, write.call.input(zero))
     factor = write("Mul", left_scale, write.tensor(scale))
-    return write.plus(write("Mul", write.cast(found, np.float32), factor), bias)
+    return write.plus(write("Mul", write.cast(product, np.float32), factor), bias)
 
 
 def _dynamic_matmul(write: Writer) -> Any:

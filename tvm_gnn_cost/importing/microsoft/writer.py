@@ -77,8 +77,8 @@ def written(write: Callable[[Writer], Any]) -> Expansion:
 
     def expansion(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         with simplifier.at_opset(OPSET):
-            found = write(Writer(simplifier, call))
-        return found if isinstance(found, list) else [found]
+            result = write(Writer(simplifier, call))
+        return result if isinstance(result, list) else [result]
 
     return expansion
 
@@ -88,5 +88,5 @@ def channels_last(write: Writer, value: Any, function: Callable[[Any], Any], is_
     if not is_last:
         return function(value)
     axes = range(1, len(value.shape) - 1)
-    found = function(write("Transpose", value, perm=[0, len(value.shape) - 1, *axes]))
-    return write("Transpose", found, perm=[0, *(one + 1 for one in axes), 1])
+    output = function(write("Transpose", value, perm=[0, len(value.shape) - 1, *axes]))
+    return write("Transpose", output, perm=[0, *(axis + 1 for axis in axes), 1])

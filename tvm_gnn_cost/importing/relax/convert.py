@@ -35,18 +35,18 @@ def to_relax(graph: Graph, name: str) -> tvm.IRModule:
         with builder.dataflow():
             for node in graph.nodes:
                 try:
-                    found = _written(node, builder, expressions)
+                    values = _written(node, builder, expressions)
                 except Unsupported as error:
                     refused.setdefault((node.operator, str(error)), []).append(node.name)
-                    found = [relax.op.zeros(one.shape, str(one.dtype)) for one in node.outputs]
-                for tensor, expression in zip(node.outputs, found, strict=True):
+                    values = [relax.op.zeros(output.shape, str(output.dtype)) for output in node.outputs]
+                for tensor, expression in zip(node.outputs, values, strict=True):
                     if tensor.name:
                         expressions[tensor] = builder.emit(expression)
             outputs = [
                 builder.emit_output(
-                    expressions[one] if isinstance(one, Tensor) else _constant_output(one, parameters, builder, name)
+                    expressions[item] if isinstance(item, Tensor) else _constant_output(item, parameters, builder, name)
                 )
-                for _, one in graph.outputs
+                for _, item in graph.outputs
             ]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     if refused:
@@ -69,22 +69,22 @@ def _written(node: Node, builder: relax.BlockBuilder, expressions: dict[Tensor, 
         raise
     except Exception as error:
         raise Unsupported(f"TVM does not take it ({last_line(error)})") from error
-    found = list(result) if isinstance(result, list | tuple) else [result]
+    values = list(result) if isinstance(result, list | tuple) else [result]
     outputs = []
     for position, tensor in enumerate(node.outputs):
         if not tensor.name:
             outputs.append(relax.Tuple([]))
             continue
-        if position >= len(found) or found[position] is None:
+        if position >= len(values) or values[position] is None:
             raise Unsupported(f"its output {position} is not computed")
-        outputs.append(_typed(found[position], tensor, builder))
+        outputs.append(_typed(values[position], tensor, builder))
     return outputs
 
 
 def _typed(expression: relax.Expr, wanted: Tensor, builder: relax.BlockBuilder) -> relax.Expr:
     """An output in the type that ONNX says; only float32 may stand for a type of 16 bits."""
     normalized = builder.normalize(expression)
-    shape = tuple(int(one) for one in normalized.ty.shape)
+    shape = tuple(int(size) for size in normalized.ty.shape)
     dtype = str(normalized.ty.dtype)
     if shape != wanted.shape:
         raise Unsupported(f"its output would be of the sizes {shape} and not {wanted.shape}")
@@ -101,14 +101,14 @@ def _constant_output(
     """A constant as an output; one without elements is a part of an input: TVM cannot read it back from a library."""
     if array.size:
         return constant(array)
-    whole = next((one for one in parameters if 0 not in [int(size) for size in one.ty.shape]), None)
+    whole = next((parameter for parameter in parameters if 0 not in [int(size) for size in parameter.ty.shape]), None)
     if whole is None:
         raise InputError(f"{name} has no input and no output with elements, so that there is nothing to compute")
-    count = math.prod(int(one) for one in whole.ty.shape)
+    count = math.prod(int(size) for size in whole.ty.shape)
     flat = builder.emit(relax.op.reshape(whole, [count]))
     first = builder.emit(relax.op.strided_slice(flat, [0], [0], [1]))
     typed = builder.emit(relax.op.astype(first, str(array.dtype)))
-    wide = builder.emit(relax.op.broadcast_to(typed, [max(1, int(one)) for one in array.shape]))
+    wide = builder.emit(relax.op.broadcast_to(typed, [max(1, int(size)) for size in array.shape]))
     empty = [axis for axis, size in enumerate(array.shape) if size == 0]
     return relax.op.strided_slice(wide, empty, [0] * len(empty), [0] * len(empty))
 
@@ -116,11 +116,11 @@ def _constant_output(
 def _parameters(inputs: tuple[Tensor, ...]) -> list[relax.Var]:
     """The function's parameters, under the names of the inputs as far as TVM takes them."""
     taken: set[str] = set()
-    found = []
+    parameters = []
     for tensor in inputs:
         name = re.sub(r"\W", "_", tensor.name) or "input"
         while name in taken:
             name += "_"
         taken.add(name)
-        found.append(relax.Var(name, relax.TensorType(tensor.shape, str(tensor.dtype))))
-    return found
+        parameters.append(relax.Var(name, relax.TensorType(tensor.shape, str(tensor.dtype))))
+    return parameters

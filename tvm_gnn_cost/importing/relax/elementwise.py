@@ -76,11 +76,11 @@ def binary(node: Primitive) -> relax.Expr:
 
 def _as_before_opset_7(node: Primitive, right: relax.Expr) -> relax.Expr:
     """The second operand of an old operator, whose first axis is ``axis`` of the first operand."""
-    rank, own = len(node.shape(0)), node.shape(1)
+    rank, right_shape = len(node.shape(0)), node.shape(1)
     axis = node.attribute("axis")
     if axis is None:
         return right
-    return relax.op.reshape(right, [*own, *[1] * (rank - axis % rank - len(own))])
+    return relax.op.reshape(right, [*right_shape, *[1] * (rank - axis % rank - len(right_shape))])
 
 
 @rule("Reciprocal")
@@ -145,12 +145,12 @@ def modulo(node: Primitive) -> relax.Expr:
 
     def remainder(a: Any, b: Any) -> Any:
         # TVM's own intrinsic cannot be built; the C library's function is exact.
-        found = tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", a, b)
+        result = tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", a, b)
         if of_dividend:
-            return found
+            return result
         zero = tirx.const(0, dtype)
-        differs = tirx.any(tirx.all(found < zero, b > zero), tirx.all(found > zero, b < zero))
-        return tirx.Select(differs, found + b, found)
+        differs = tirx.any(tirx.all(result < zero, b > zero), tirx.all(result > zero, b < zero))
+        return tirx.Select(differs, result + b, result)
 
     return _broadcast_te(node, left, right, remainder, "modulo")
 
@@ -174,9 +174,9 @@ def _broadcast_te(node: Primitive, left: relax.Expr, right: relax.Expr, operator
 
 def _at(tensor: te.Tensor, indices: Any) -> Any:
     """The element of a tensor that is broadcast to a larger one."""
-    shape = [int(one) for one in tensor.shape]
-    own = indices[len(indices) - len(shape) :]
-    return tensor[tuple(0 if size == 1 else index for size, index in zip(shape, own, strict=True))]
+    shape = [int(size) for size in tensor.shape]
+    aligned = indices[len(indices) - len(shape) :]
+    return tensor[tuple(0 if size == 1 else index for size, index in zip(shape, aligned, strict=True))]
 
 
 @rule("Pow")
@@ -197,8 +197,8 @@ def power(node: Primitive) -> relax.Expr:
                 return relax.op.broadcast_to(relax.op.sqrt(base), node.out_shape())
     if _is_integer(dtype):
         # As C does: computed in float64 and rounded towards zero.
-        found = relax.op.power(relax.op.astype(base, "float64"), relax.op.astype(node.tensor(1), "float64"))
-        return relax.op.astype(found, dtype)
+        output = relax.op.power(relax.op.astype(base, "float64"), relax.op.astype(node.tensor(1), "float64"))
+        return relax.op.astype(output, dtype)
     exponent = node.tensor(1)
     if node.dtype(1) != dtype:
         exponent = relax.op.astype(exponent, dtype)
@@ -239,15 +239,15 @@ def extreme(node: Primitive) -> relax.Expr:
     # Constants first: they are no NaN, and TVM's own comparison passes on a NaN of the second operand.
     fixed = [node.tensor(i) for i in range(len(node.node.inputs)) if node.is_constant(i)]
     others = [node.tensor(i) for i in range(len(node.node.inputs)) if not node.is_constant(i)]
-    if fixed and not any(np.isnan(np.asarray(one, np.float64)).any() for one in _constants(node)):
-        found = reduce(lambda left, right: node.emit(choose(left, right)), fixed)
+    if fixed and not any(np.isnan(np.asarray(constant, np.float64)).any() for constant in _constants(node)):
+        extremum = reduce(lambda left, right: node.emit(choose(left, right)), fixed)
         rest = reduce(both, others)
-        return choose(found, rest)
+        return choose(extremum, rest)
     return reduce(both, [*fixed, *others])
 
 
 def _constants(node: Primitive) -> list[Any]:
-    return [one for one in node.node.inputs if isinstance(one, np.ndarray)]
+    return [operand for operand in node.node.inputs if isinstance(operand, np.ndarray)]
 
 
 @rule("Sum", "Mean")
@@ -275,16 +275,16 @@ def relu(node: Primitive) -> relax.Expr:
 @rule("Clip")
 def clip(node: Primitive) -> relax.Expr:
     """min(high, max(low, x)); NaN of NaN, for which the bounds come first."""
-    found, dtype = node.tensor(0), node.dtype(0)
+    value, dtype = node.tensor(0), node.dtype(0)
     for position, name, choose in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
         if node.version < 11:
             bound = node.attribute(name)
             if bound is None or abs(bound) >= np.finfo(np.float32).max:
                 continue
-            found = choose(node.const(bound, dtype), found)
+            value = choose(node.const(bound, dtype), value)
         elif node.has(position):
-            found = choose(node.tensor(position), found)
-    return found
+            value = choose(node.tensor(position), value)
+    return value
 
 
 @rule("LeakyRelu")

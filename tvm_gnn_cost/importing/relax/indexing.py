@@ -49,10 +49,10 @@ def inside(indices: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     Raises:
         Unsupported: one of them is out of the range.
     """
-    found = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
-    if found.size and not (found.min() >= 0 and found.max() < size):
+    result = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
+    if result.size and not (result.min() >= 0 and result.max() < size):
         raise Unsupported(f"its indices reach outside of an axis of {size}")
-    return found
+    return result
 
 
 def empty(node: Primitive) -> relax.Expr:
@@ -135,7 +135,7 @@ def one_hot(node: Primitive) -> relax.Expr:
     if node.value(0).dtype.kind not in "iu":
         indices = relax.op.astype(relax.op.astype(indices, "float32"), "int64")
     indices = node.emit(relax.op.expand_dims(relax.op.astype(indices, "int64"), axis))
-    places = np.arange(depth).reshape([-1 if one == axis else 1 for one in range(len(out))])
+    places = np.arange(depth).reshape([-1 if item == axis else 1 for item in range(len(out))])
     wrapped = relax.op.where(
         relax.op.less(indices, node.const(0, "int64")), relax.op.add(indices, node.const(depth, "int64")), indices
     )

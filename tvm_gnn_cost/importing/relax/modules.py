@@ -29,14 +29,14 @@ def open_shapes(program: tvm.IRModule, name: str) -> dict[str, OpenShape]:
     Raises:
         InputError: a parameter is no tensor of a known number of dimensions.
     """
-    found = {}
+    result = {}
     for parameter in program["main"].params:
         if not isinstance(parameter.ty, relax.TensorType) or parameter.ty.shape is None:
             raise InputError(f"input '{parameter.name}' of {name} is no tensor of a known number of dimensions")
-        found[parameter.name] = tuple(
+        result[parameter.name] = tuple(
             int(size) if isinstance(size, tvm.tirx.IntImm) else str(size) for size in parameter.ty.shape
         )
-    return found
+    return result
 
 
 def with_shapes(program: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]], name: str) -> tvm.IRModule:
@@ -44,8 +44,8 @@ def with_shapes(program: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]], na
     declared = open_shapes(program, name)
     sizes = {
         symbol: size
-        for own, shape in declared.items()
-        for symbol, size in zip(shape, shapes[own], strict=True)
+        for parameter, shape in declared.items()
+        for symbol, size in zip(shape, shapes[parameter], strict=True)
         if isinstance(symbol, str)
     }
     return relax.transform.BindSymbolicVars(sizes, "main")(program) if sizes else program

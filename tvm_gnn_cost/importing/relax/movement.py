@@ -48,7 +48,7 @@ def tile(node: Primitive) -> relax.Expr:
     shape = list(node.shape(0))
     if node.version < 6:
         count, axis = int(node.constant(1, "tiles")), int(node.constant(2, "axis"))
-        repeats = [count if one == axis else 1 for one in range(len(shape))]
+        repeats = [count if item == axis else 1 for item in range(len(shape))]
     else:
         repeats = sizes(node.constant(1, "repeats").tolist())
     return repeated(node.tensor(0), shape, repeats)
@@ -58,8 +58,8 @@ def repeated(value: relax.Expr, shape: list[int], repeats: list[int]) -> relax.E
     """A value of the given sizes, repeated along each axis."""
     extents = [1] * (len(repeats) - len(shape)) + shape
     counts = [1] * (len(extents) - len(repeats)) + repeats
-    apart = relax.op.reshape(value, [one for size in extents for one in (1, size)])
-    broadcast = relax.op.broadcast_to(apart, [one for pair in zip(counts, extents, strict=True) for one in pair])
+    apart = relax.op.reshape(value, [item for size in extents for item in (1, size)])
+    broadcast = relax.op.broadcast_to(apart, [item for pair in zip(counts, extents, strict=True) for item in pair])
     return relax.op.reshape(broadcast, [count * size for count, size in zip(counts, extents, strict=True)])
 
 
@@ -69,9 +69,9 @@ def slice_(node: Primitive) -> relax.Expr:
     shape = node.shape(0)
     starts, ends = sizes(node.parameter("starts", 1)), sizes(node.parameter("ends", 2))
     axes = node.parameter("axes", 3)
-    axes = list(range(len(starts))) if axes is None else [positive(one, len(shape)) for one in sizes(axes)]
+    axes = list(range(len(starts))) if axes is None else [positive(size, len(shape)) for size in sizes(axes)]
     steps = sizes(node.constant(4, "steps").tolist()) if node.has(4) else [1] * len(starts)
-    found = node.tensor(0)
+    result = node.tensor(0)
     forward = []
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         places = range(shape[axis])[slice(start, end if step > 0 or end >= -shape[axis] else None, step)]
@@ -79,19 +79,19 @@ def slice_(node: Primitive) -> relax.Expr:
             forward.append((axis, places.start, places.stop, step))
         else:
             # TVM's slices have traps where they go backwards.
-            found = relax.op.take(found, node.const(np.array(places, np.int64)), axis, "clip")
+            result = relax.op.take(result, node.const(np.array(places, np.int64)), axis, "clip")
     if not forward:
-        return found
+        return result
     axes, begins, stops, strides = zip(*forward, strict=True)
-    return relax.op.strided_slice(found, list(axes), list(begins), list(stops), list(strides))
+    return relax.op.strided_slice(result, list(axes), list(begins), list(stops), list(strides))
 
 
 @rule("Split", moves=True)
 def split(node: Primitive) -> list[relax.Expr]:
     """Parts along an axis."""
     axis = positive(node.attribute("axis", 0), len(node.shape(0)))
-    parts = [one.shape[axis] for one in node.node.outputs]
-    if not all(one.name for one in node.node.outputs):
+    parts = [output.shape[axis] for output in node.node.outputs]
+    if not all(output.name for output in node.node.outputs):
         raise Unsupported("one of its outputs has no name")
     ends = np.cumsum(parts).tolist()
     return [
@@ -122,13 +122,13 @@ def pad(node: Primitive) -> relax.Expr:
     amounts = sizes(given)
     axes = list(range(rank))
     if node.has(3):
-        axes = [positive(one, rank) for one in sizes(node.constant(3, "axes").tolist())]
+        axes = [positive(size, rank) for size in sizes(node.constant(3, "axes").tolist())]
     before, behind = [0] * rank, [0] * rank
     for number, axis in enumerate(axes):
         before[axis], behind[axis] = amounts[number], amounts[number + len(axes)]
-    found = node.tensor(0)
+    x = node.tensor(0)
     if mode != "constant":
-        return _padded_by_index(node, found, mode, before, behind)
+        return _padded_by_index(node, x, mode, before, behind)
     dtype = str(node.value(0).dtype)
     if node.has(2) and not node.is_constant(2):
         value: Any = relax.op.reshape(node.tensor(2), [])
@@ -147,15 +147,15 @@ def pad(node: Primitive) -> relax.Expr:
                     *([index < low + size] if high > 0 else []),
                 )
             ]
-            own = [index - low for index, low in zip(indices, before, strict=True)]
-            return tirx.if_then_else(tirx.all(*inside), x[tuple(own)], filled[()]) if inside else x[tuple(own)]
+            shifted = [index - low for index, low in zip(indices, before, strict=True)]
+            return tirx.if_then_else(tirx.all(*inside), x[tuple(shifted)], filled[()]) if inside else x[tuple(shifted)]
 
         return te.compute(out, element, name="pad")
 
-    return node.te(padded, found, value, name="pad")
+    return node.te(padded, x, value, name="pad")
 
 
-def _padded_by_index(node: Primitive, found: relax.Expr, mode: str, before: list[int], behind: list[int]) -> relax.Expr:
+def _padded_by_index(node: Primitive, x: relax.Expr, mode: str, before: list[int], behind: list[int]) -> relax.Expr:
     """Padding with elements of the operand: which ones is known, axis by axis."""
     for axis, size in enumerate(node.shape(0)):
         if not before[axis] and not behind[axis]:
@@ -171,8 +171,8 @@ def _padded_by_index(node: Primitive, found: relax.Expr, mode: str, before: list
             places = np.minimum(places, period - places) if size > 1 else places * 0
         else:
             raise Unsupported(f"mode '{mode}' is unknown")
-        found = relax.op.take(found, node.const(places.astype(np.int64)), axis, "clip")
-    return found
+        x = relax.op.take(x, node.const(places.astype(np.int64)), axis, "clip")
+    return x
 
 
 @rule("DepthToSpace", "SpaceToDepth", moves=True)

@@ -31,7 +31,7 @@ def batch_normalization(node: Primitive) -> Any:
     spread = [1] * (len(shape) - 2) if len(node.shape(1)) == 1 else []
     if all(node.is_constant(i) for i in range(1, 5)):
         factor, summand = affine([np.asarray(node.value(i)) for i in range(1, 5)], epsilon)
-        factor, summand = (one.reshape(*one.shape, *spread) for one in (factor, summand))
+        factor, summand = (item.reshape(*item.shape, *spread) for item in (factor, summand))
         dtype = node.dtype(0)
         return relax.op.add(relax.op.multiply(x, node.const(factor, dtype)), node.const(summand, dtype))
     scale, offset, mean, variance = (
@@ -45,16 +45,16 @@ def _in_training(node: Primitive, x: relax.Expr) -> list[relax.Expr]:
     rank, channels = len(node.shape(0)), node.shape(1)[0]
     axes = [axis for axis in range(rank) if axis != 1]
     parameters = [_as(node.tensor(i), node.dtype(0)) for i in range(1, 5)]
-    scale, offset = (relax.op.reshape(one, [channels, *[1] * (rank - 2)]) for one in parameters[:2])
-    statistics = [node.emit(one) for one in (relax.op.mean(x, axes, True), relax.op.variance(x, axes, True))]
+    scale, offset = (relax.op.reshape(parameter, [channels, *[1] * (rank - 2)]) for parameter in parameters[:2])
+    statistics = [node.emit(item) for item in (relax.op.mean(x, axes, True), relax.op.variance(x, axes, True))]
     mean, variance = statistics
-    found = [_normalized(node, x, mean, variance, float(node.attribute("epsilon")), scale, offset)]
+    results = [_normalized(node, x, mean, variance, float(node.attribute("epsilon")), scale, offset)]
     kept = float(node.attribute("momentum"))
-    for position, running, own in zip((1, 2), parameters[2:], statistics, strict=True):
-        share = relax.op.multiply(relax.op.reshape(own, [channels]), node.const(1 - kept, node.dtype(0)))
+    for position, running, statistic in zip((1, 2), parameters[2:], statistics, strict=True):
+        share = relax.op.multiply(relax.op.reshape(statistic, [channels]), node.const(1 - kept, node.dtype(0)))
         updated = relax.op.add(relax.op.multiply(running, node.const(kept, node.dtype(0))), share)
-        found.append(_as_output(node, position, updated))
-    return found
+        results.append(_as_output(node, position, updated))
+    return results
 
 
 @rule("InstanceNormalization")
@@ -80,8 +80,8 @@ def group_normalization(node: Primitive) -> relax.Expr:
         scale, offset = (_spread(node, i, [groups, 1]) for i in (1, 2))
         return relax.op.reshape(_normalized(node, x, mean, variance, epsilon, scale, offset), shape)
     scale, offset = (_spread(node, i, [shape[1], *rest]) for i in (1, 2))
-    found = relax.op.reshape(_normalized(node, x, mean, variance, epsilon), shape)
-    return relax.op.add(relax.op.multiply(found, scale), offset)
+    result = relax.op.reshape(_normalized(node, x, mean, variance, epsilon), shape)
+    return relax.op.add(relax.op.multiply(result, scale), offset)
 
 
 @rule("LayerNormalization")
@@ -89,13 +89,13 @@ def layer_normalization(node: Primitive) -> list[relax.Expr]:
     """Each row by its own mean and variance; also gives the mean and 1 / standard deviation."""
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
     axes = list(range(positive(node.attribute("axis"), rank), rank))
-    mean, variance = (node.emit(one) for one in (relax.op.mean(x, axes, True), relax.op.variance(x, axes, True)))
+    mean, variance = (node.emit(item) for item in (relax.op.mean(x, axes, True), relax.op.variance(x, axes, True)))
     inverse = node.emit(_inverse_deviation(node, variance, float(node.attribute("epsilon"))))
-    found = relax.op.multiply(relax.op.multiply(relax.op.subtract(x, mean), inverse), node.tensor(1))
+    output = relax.op.multiply(relax.op.multiply(relax.op.subtract(x, mean), inverse), node.tensor(1))
     if node.has(2):
-        found = relax.op.add(found, node.tensor(2))
-    further = [_as_output(node, i, one) if node.wants(i) else one for i, one in ((1, mean), (2, inverse))]
-    return [found, *further]
+        output = relax.op.add(output, node.tensor(2))
+    further = [_as_output(node, i, item) if node.wants(i) else item for i, item in ((1, mean), (2, inverse))]
+    return [output, *further]
 
 
 @rule("RMSNormalization")
@@ -114,7 +114,7 @@ def mean_variance_normalization(node: Primitive) -> relax.Expr:
     if node.version < 9:
         raise Unsupported("it is of an operator set before 9")
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
-    axes = sorted({positive(one, rank) for one in sizes(node.attribute("axes"))})
+    axes = sorted({positive(size, rank) for size in sizes(node.attribute("axes"))})
     deviation = relax.op.sqrt(relax.op.variance(x, axes, True))
     divisor = relax.op.add(deviation, node.const(1e-9, node.dtype(0)))
     return relax.op.divide(relax.op.subtract(x, relax.op.mean(x, axes, True)), divisor)
@@ -158,7 +158,7 @@ def local_response_normalization(node: Primitive) -> relax.Expr:
 
 def _window_sum(x: te.Tensor, size: int, before: int) -> te.Tensor:
     """The sum over neighbours along the second axis."""
-    shape = [int(one) for one in x.shape]
+    shape = [int(size) for size in x.shape]
     place = te.reduce_axis((0, size), name="neighbour")
 
     def total(batch: Any, channel: Any, *rest: Any) -> Any:
@@ -182,10 +182,10 @@ def _normalized(
     offset: relax.Expr | None = None,
 ) -> relax.Expr:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
-    found = relax.op.multiply(relax.op.subtract(x, mean), _inverse_deviation(node, variance, epsilon))
+    normalized = relax.op.multiply(relax.op.subtract(x, mean), _inverse_deviation(node, variance, epsilon))
     if scale is not None:
-        found = relax.op.multiply(found, scale)
-    return found if offset is None else relax.op.add(found, offset)
+        normalized = relax.op.multiply(normalized, scale)
+    return normalized if offset is None else relax.op.add(normalized, offset)
 
 
 def _inverse_deviation(node: Primitive, variance: relax.Expr, epsilon: float) -> relax.Expr:

@@ -27,8 +27,8 @@ def top_k(node: Primitive) -> list[relax.Expr]:
     rank = len(shape)
     axis = positive(node.attribute("axis", -1), rank)
     is_largest = bool(node.attribute("largest", 1))
-    order = [*(one for one in range(rank) if one != axis), axis]
-    moved = [shape[one] for one in order]
+    order = [*(item for item in range(rank) if item != axis), axis]
+    moved = [shape[item] for item in order]
     x = node.tensor(0) if axis == rank - 1 else relax.op.permute_dims(node.tensor(0), order)
     flat = relax.op.reshape(x, [prod(moved[:-1]), moved[-1]])
     count = out[axis]
@@ -37,17 +37,17 @@ def top_k(node: Primitive) -> list[relax.Expr]:
         places = node.emit(places)
         values = node.te(_at_places, flat, places, name="top_k_values")
     else:
-        found = node.emit(node.te(_sorted, flat, count, is_largest, name="top_k"))
-        values, places = relax.TupleGetItem(found, 0), relax.TupleGetItem(found, 1)
-    shaped = [relax.op.reshape(one, [*moved[:-1], count]) for one in (values, places)]
+        result = node.emit(node.te(_sorted, flat, count, is_largest, name="top_k"))
+        values, places = relax.TupleGetItem(result, 0), relax.TupleGetItem(result, 1)
+    shaped = [relax.op.reshape(item, [*moved[:-1], count]) for item in (values, places)]
     if axis == rank - 1:
         return shaped
-    return [relax.op.permute_dims(one, [order.index(axis) for axis in range(rank)]) for one in shaped]
+    return [relax.op.permute_dims(item, [order.index(axis) for axis in range(rank)]) for item in shaped]
 
 
 def _places(x: te.Tensor, count: int, is_largest: bool) -> te.Tensor:
     """The place of each of the first elements: that of the element with so many elements before it."""
-    rows, size = (int(one) for one in x.shape)
+    rows, size = (int(size) for size in x.shape)
     other = te.reduce_axis((0, size), "other")
 
     def is_before(a: Any, i: Any, b: Any, j: Any) -> Any:
@@ -90,13 +90,13 @@ def running(node: Primitive) -> relax.Expr:
     before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
     x = relax.op.reshape(node.tensor(0), [before, shape[axis], behind])
     is_sum, is_backwards = node.operator == "CumSum", bool(node.attribute("reverse"))
-    found = node.te(_running, x, is_sum, bool(node.attribute("exclusive")), is_backwards, name=node.operator.lower())
-    return relax.op.reshape(found, shape)
+    output = node.te(_running, x, is_sum, bool(node.attribute("exclusive")), is_backwards, name=node.operator.lower())
+    return relax.op.reshape(output, shape)
 
 
 def _running(x: te.Tensor, is_sum: bool, is_exclusive: bool, is_backwards: bool) -> te.Tensor:
     """Running sums or products along the second of three axes; of a long one in parts, whose totals are too."""
-    before, size, behind = (int(one) for one in x.shape)
+    before, size, behind = (int(size) for size in x.shape)
     dtype = str(x.dtype)
     neutral = tirx.const(0 if is_sum else 1, dtype)
     reduce = te.sum if is_sum else _product
@@ -120,7 +120,7 @@ def _running(x: te.Tensor, is_sum: bool, is_exclusive: bool, is_backwards: bool)
         held = tirx.min(place, size - 1)
         return tirx.if_then_else(place < size, x[b, held, c], neutral)
 
-    own = te.compute(
+    scanned = te.compute(
         (before, parts * width, behind),
         lambda b, i, c: reduce(
             tirx.if_then_else(counts(k, i % width), padded(b, i // width * width + k, c), neutral), axis=k
@@ -135,7 +135,7 @@ def _running(x: te.Tensor, is_sum: bool, is_exclusive: bool, is_backwards: bool)
 
     def combined(b: Any, i: Any, c: Any) -> Any:
         offset = offsets[b, i // width, c]
-        return own[b, i, c] + offset if is_sum else own[b, i, c] * offset
+        return scanned[b, i, c] + offset if is_sum else scanned[b, i, c] * offset
 
     return te.compute((before, size, behind), combined, name="running")
 

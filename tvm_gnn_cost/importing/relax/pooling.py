@@ -104,10 +104,10 @@ def _pooled(x: relax.Expr, axes: Sequence[_Axis], kinds: dict[int, Any], **more:
     write, layout = kinds[len(axes)]
     return write(
         x,
-        pool_size=[one.kernel for one in axes],
-        strides=[one.stride for one in axes],
-        dilation=[one.dilation for one in axes],
-        padding=[*(one.before for one in axes), *(one.filled for one in axes)],
+        pool_size=[axis.kernel for axis in axes],
+        strides=[axis.stride for axis in axes],
+        dilation=[axis.dilation for axis in axes],
+        padding=[*(axis.before for axis in axes), *(axis.filled for axis in axes)],
         layout=layout,
         **more,
     )
@@ -126,18 +126,18 @@ def _windows(
         element: What is reduced, for an element of the operand.
         outside: What stands for an element of the padding.
     """
-    shape = (*node.shape(0)[:2], *(one.out for one in axes))
+    shape = (*node.shape(0)[:2], *(axis.out for axis in axes))
 
     def compute(data: te.Tensor) -> te.Tensor:
-        steps = [te.reduce_axis((0, one.kernel), f"k{number}") for number, one in enumerate(axes)]
+        steps = [te.reduce_axis((0, axis.kernel), f"k{number}") for number, axis in enumerate(axes)]
 
         def window(batch: Any, channel: Any, *indices: Any) -> Any:
-            places = [one.place(index, step) for one, index, step in zip(axes, indices, steps, strict=True)]
-            inside = [condition for one, place in zip(axes, places, strict=True) for condition in one.inside(place)]
-            found = element(data[(batch, channel, *places)])
+            places = [axis.place(index, step) for axis, index, step in zip(axes, indices, steps, strict=True)]
+            inside = [condition for axis, place in zip(axes, places, strict=True) for condition in axis.inside(place)]
+            result = element(data[(batch, channel, *places)])
             if inside:
-                found = tirx.if_then_else(tirx.all(*inside), found, outside)
-            return combine(found, axis=steps)
+                result = tirx.if_then_else(tirx.all(*inside), result, outside)
+            return combine(result, axis=steps)
 
         return te.compute(shape, window, name="pool")
 
@@ -147,15 +147,15 @@ def _windows(
 @rule("MaxPool")
 def max_pool(node: Primitive) -> Any:
     """The largest element of each window, and where it is in the operand."""
-    axes, dtype = [one.trimmed() for one in _axes(node)], node.dtype(0)
+    axes, dtype = [axis.trimmed() for axis in _axes(node)], node.dtype(0)
     if not axes:
         raise Unsupported("it has no spatial axes")
     x = node.emit(node.tensor(0))
     if len(axes) in _MAX_POOL:
-        found = node.emit(_pooled(x, axes, _MAX_POOL))
+        output = node.emit(_pooled(x, axes, _MAX_POOL))
     else:
-        found = node.emit(_windows(node, x, axes, te.max, lambda one: one, tirx.min_value(dtype)))
-    return [found, _places(node, x, found, axes)] if node.wants(1) else [found]
+        output = node.emit(_windows(node, x, axes, te.max, lambda item: item, tirx.min_value(dtype)))
+    return [output, _places(node, x, output, axes)] if node.wants(1) else [output]
 
 
 def _places(node: Primitive, x: relax.Expr, largest: relax.Expr, axes: Sequence[_Axis]) -> relax.Expr:
@@ -167,11 +167,11 @@ def _places(node: Primitive, x: relax.Expr, largest: relax.Expr, axes: Sequence[
     total = math.prod(image)
 
     def compute(data: te.Tensor, best: te.Tensor) -> te.Tensor:
-        steps = [te.reduce_axis((0, one.kernel), f"k{number}") for number, one in enumerate(axes)]
+        steps = [te.reduce_axis((0, axis.kernel), f"k{number}") for number, axis in enumerate(axes)]
 
         def window(*indices: Any) -> Any:
-            places = [one.place(index, step) for one, index, step in zip(axes, indices[2:], steps, strict=True)]
-            inside = [condition for one, place in zip(axes, places, strict=True) for condition in one.inside(place)]
+            places = [axis.place(index, step) for axis, index, step in zip(axes, indices[2:], steps, strict=True)]
+            inside = [condition for axis, place in zip(axes, places, strict=True) for condition in axis.inside(place)]
             flat = sum(place * stride for place, stride in zip(places, strides, strict=True))
             value = data[(*indices[:2], *places)]
             none = tirx.const(total - 1, "int64")
@@ -183,14 +183,14 @@ def _places(node: Primitive, x: relax.Expr, largest: relax.Expr, axes: Sequence[
         first = te.compute(best.shape, window, name="place")
 
         def reported(*indices: Any) -> Any:
-            found = first[indices]
+            result = first[indices]
             if node.attribute("storage_order"):
                 parts = [
-                    (tirx.floormod(tirx.floordiv(found, stride), size), column)
+                    (tirx.floormod(tirx.floordiv(result, stride), size), column)
                     for stride, size, column in zip(strides, image, columns, strict=True)
                 ]
-                found = sum(part * column for part, column in parts)
-            return ((indices[0] * channels + indices[1]) * total + found).astype("int64")
+                result = sum(part * column for part, column in parts)
+            return ((indices[0] * channels + indices[1]) * total + result).astype("int64")
 
         return te.compute(best.shape, reported, name="index")
 
@@ -206,29 +206,29 @@ def average_pool(node: Primitive) -> relax.Expr:
     axes, x = _axes(node), node.tensor(0)
     if not axes:
         raise Unsupported("it has no spatial axes")
-    counts = [one.counts(bool(node.attribute("count_include_pad"))) for one in axes]
+    counts = [axis.counts(bool(node.attribute("count_include_pad"))) for axis in axes]
     # Without an element, ONNX Runtime gives NaN or 0, by its version.
     counts = [np.maximum(count, 1) for count in counts]
-    axes = [one.trimmed() for one in axes]
-    whole = math.prod(one.kernel for one in axes)
+    axes = [axis.trimmed() for axis in axes]
+    whole = math.prod(axis.kernel for axis in axes)
     if len(axes) in _AVERAGE_POOL:
-        found = _pooled(x, axes, _AVERAGE_POOL, count_include_pad=True)
+        average = _pooled(x, axes, _AVERAGE_POOL, count_include_pad=True)
     else:
-        found = _windows(node, x, axes, te.sum, lambda one: one, tirx.const(0, node.dtype(0)))
-        found = relax.op.divide(found, node.const(whole, node.dtype(0)))
-    if all((count == one.kernel).all() for one, count in zip(axes, counts, strict=True)):
-        return found
+        average = _windows(node, x, axes, te.sum, lambda item: item, tirx.const(0, node.dtype(0)))
+        average = relax.op.divide(average, node.const(whole, node.dtype(0)))
+    if all((count == axis.kernel).all() for axis, count in zip(axes, counts, strict=True)):
+        return average
     factor = np.ones((1, 1))
-    for one, count in zip(axes, counts, strict=True):
-        factor = factor[..., None] * (one.kernel / count)
-    return relax.op.multiply(found, node.const(factor, node.dtype(0)))
+    for entry, count in zip(axes, counts, strict=True):
+        factor = factor[..., None] * (entry.kernel / count)
+    return relax.op.multiply(average, node.const(factor, node.dtype(0)))
 
 
 @rule("LpPool")
 def lp_pool(node: Primitive) -> relax.Expr:
     """The p-norm of each window."""
     power, dtype = float(node.attribute("p", 2)), node.dtype(0)
-    axes = [one.trimmed() for one in _axes(node)]
+    axes = [axis.trimmed() for axis in _axes(node)]
 
     def element(value: Any) -> Any:
         value = tirx.abs(value)
@@ -329,13 +329,13 @@ def max_roi_pool(node: Primitive) -> relax.Expr:
             value = tall[region, channel, part, column]
             return te.max(tirx.if_then_else(tirx.all(column >= start, column < end), value, lowest), axis=column)
 
-        found = te.compute((regions, channels, height, width), along_columns, name="columns")
+        result = te.compute((regions, channels, height, width), along_columns, name="columns")
 
         def filled(region: Any, channel: Any, part: Any, other: Any) -> Any:
             top, bottom = bounds(region, part, height, 1, rows)
             left, right = bounds(region, other, width, 0, columns)
             empty = tirx.any(bottom <= top, right <= left)
-            return tirx.Select(empty, tirx.const(0, dtype), found[region, channel, part, other])
+            return tirx.Select(empty, tirx.const(0, dtype), result[region, channel, part, other])
 
         return te.compute((regions, channels, height, width), filled, name="roi_pool")
 

@@ -36,15 +36,15 @@ def gemm(node: Primitive) -> relax.Expr:
     dtype = node.dtype(0)
     left = _turned(node, 0, bool(node.attribute("transA")))
     right = _turned(node, 1, bool(node.attribute("transB")))
-    found = relax.op.matmul(left, right)
+    result = relax.op.matmul(left, right)
     if node.attribute("alpha") != 1:
-        found = relax.op.multiply(found, node.const(node.attribute("alpha"), dtype))
+        result = relax.op.multiply(result, node.const(node.attribute("alpha"), dtype))
     if not node.has(2) or node.attribute("beta") == 0:
-        return found
+        return result
     added = node.tensor(2)
     if node.attribute("beta") != 1:
         added = relax.op.multiply(added, node.const(node.attribute("beta"), dtype))
-    return relax.op.add(found, added)
+    return relax.op.add(result, added)
 
 
 def _turned(node: Primitive, position: int, is_transposed: bool) -> relax.Expr:
@@ -63,11 +63,11 @@ def convolution(node: Primitive) -> relax.Expr:
     pads = padding(node, shape[2:], kernel[2:], strides, dilations)
     x, w = node.tensor(0), node.tensor(1)
     if node.operator == "ConvInteger":
-        x, w = (_without_zero_point(node, i, one) for i, one in enumerate((x, w)))
-    found = convolve(
+        x, w = (_without_zero_point(node, i, item) for i, item in enumerate((x, w)))
+    output = convolve(
         x, w, strides, pads, dilations, int(node.attribute("group")), data_layout=data, kernel_layout=weights
     )
-    return _with_bias(node, found, len(strides))
+    return _with_bias(node, output, len(strides))
 
 
 def _settings(
@@ -94,14 +94,14 @@ def _without_zero_point(node: Primitive, position: int, value: relax.Expr) -> re
     return relax.op.subtract(value, relax.op.reshape(zero, []) if not count or count[0] == 1 else zero)
 
 
-def _with_bias(node: Primitive, found: relax.Expr, axes: int) -> relax.Expr:
+def _with_bias(node: Primitive, x: relax.Expr, axes: int) -> relax.Expr:
     if node.operator == "ConvInteger" or not node.has(2):
-        return found
+        return x
     if node.is_constant(2):
         bias = node.const(np.asarray(node.value(2)).reshape(1, -1, *[1] * axes))
     else:
         bias = relax.op.reshape(node.tensor(2), [1, -1, *[1] * axes])
-    return relax.op.add(found, bias)
+    return relax.op.add(x, bias)
 
 
 def padding(
@@ -135,21 +135,21 @@ def transposed_convolution(node: Primitive) -> relax.Expr:
     whole = [(size - 1) * stride + span for size, stride, span in zip(shape[2:], strides, spans, strict=True)]
     before = _cut_before(node, whole, out[2:], axes)
     behind = [full - cut - size for full, cut, size in zip(whole, before, out[2:], strict=True)]
-    found = convolve(
+    convolved = convolve(
         node.tensor(0),
         weights,
         strides=strides,
-        padding=[*(max(0, one) for one in before), *(max(0, one) for one in behind)],
+        padding=[*(max(0, item) for item in before), *(max(0, item) for item in behind)],
         groups=int(node.attribute("group")),
         data_layout=data,
         kernel_layout=layout,
     )
-    grown = [max(0, -one) for one in (*before, *behind)]
+    grown = [max(0, -item) for item in (*before, *behind)]
     if any(grown):
-        found = relax.op.nn.pad(
-            found, [0, 0, 0, 0, *(one for axis in range(axes) for one in (grown[axis], grown[axes + axis]))]
+        convolved = relax.op.nn.pad(
+            convolved, [0, 0, 0, 0, *(item for axis in range(axes) for item in (grown[axis], grown[axes + axis]))]
         )
-    return _with_bias(node, found, axes)
+    return _with_bias(node, convolved, axes)
 
 
 def _cut_before(node: Primitive, whole: list[int], wanted: tuple[int, ...], axes: int) -> list[int]:
@@ -160,18 +160,18 @@ def _cut_before(node: Primitive, whole: list[int], wanted: tuple[int, ...], axes
     if mode == "VALID":
         return [0] * axes
     extra = node.attribute("output_padding") or [0] * axes
-    found = []
+    outputs = []
     for full, size, more in zip(whole, wanted, extra, strict=True):
         total = max(0, full + more - size)
-        found.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
-    return found
+        outputs.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+    return outputs
 
 
 def _dilated(weights: np.ndarray[Any, Any], dilations: list[int]) -> np.ndarray[Any, Any]:
     spans = [(size - 1) * step + 1 for size, step in zip(weights.shape[2:], dilations, strict=True)]
-    found = np.zeros((*weights.shape[:2], *spans), weights.dtype)
-    found[(slice(None), slice(None), *(slice(None, None, step) for step in dilations))] = weights
-    return found
+    dilated = np.zeros((*weights.shape[:2], *spans), weights.dtype)
+    dilated[(slice(None), slice(None), *(slice(None, None, step) for step in dilations))] = weights
+    return dilated
 
 
 @rule("MatMulInteger")
@@ -208,12 +208,12 @@ def determinant(node: Primitive) -> relax.Expr:
         def minor(b: Any, row: int, columns: Sequence[int]) -> Any:
             if row == size:
                 return tirx.const(1, str(x.dtype))
-            found: Any = None
+            result: Any = None
             for number, column in enumerate(columns):
-                rest = [one for one in columns if one != column]
+                rest = [item for item in columns if item != column]
                 term = x[b, row, column] * minor(b, row + 1, rest)
-                found = term if found is None else (found - term if number % 2 else found + term)
-            return found
+                result = term if result is None else (result - term if number % 2 else result + term)
+            return result
 
         return te.compute((prod(batch),), lambda b: minor(b, 0, range(size)), name="det")
 

@@ -51,8 +51,8 @@ def _extreme(x: te.Tensor, axes: list[int] | None, out: tuple[int, ...], is_larg
     reducer = te.comm_reducer(choose, first, name="extreme")
 
     def element(*indices: Any) -> Any:
-        own = indices if len(out) < rank else [indices[axis] for axis in kept]
-        place = dict(zip(kept, own, strict=True)) | reduced
+        kept_indices = indices if len(out) < rank else [indices[axis] for axis in kept]
+        place = dict(zip(kept, kept_indices, strict=True)) | reduced
         return reducer(x[tuple(place[axis] for axis in range(rank))], axis=list(reduced.values()))
 
     return te.compute(out, element, name="extreme")
@@ -65,7 +65,7 @@ def axes_of(node: Primitive) -> list[int] | None:
     if given is None or given == []:
         none: list[int] | None = [] if node.attribute("noop_with_empty_axes") else None
         return none
-    return sorted({positive(one, rank) for one in sizes(given)})
+    return sorted({positive(size, rank) for size in sizes(given)})
 
 
 @rule("Softmax", "LogSoftmax")
@@ -89,7 +89,7 @@ def hardmax(node: Primitive) -> relax.Expr:
     flat = shape if node.version >= 13 else (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))
     axis = axis if node.version >= 13 else 1
     best = relax.op.argmax(relax.op.reshape(node.tensor(0), flat), axis, keepdims=True)
-    places = np.arange(flat[axis]).reshape([-1 if one == axis else 1 for one in range(len(flat))])
+    places = np.arange(flat[axis]).reshape([-1 if item == axis else 1 for item in range(len(flat))])
     hit = relax.op.equal(best, node.const(places, "int64"))
     return relax.op.reshape(relax.op.astype(hit, node.dtype(0)), shape)
 
@@ -106,5 +106,5 @@ def arg_extreme(node: Primitive) -> relax.Expr:
     keep = bool(node.attribute("keepdims"))
     if not node.attribute("select_last_index"):
         return relax.op.astype(find(x, axis, keep), "int64")
-    found = find(relax.op.flip(x, axis), axis, keep)
-    return relax.op.subtract(node.const(shape[axis] - 1, "int64"), relax.op.astype(found, "int64"))
+    result = find(relax.op.flip(x, axis), axis, keep)
+    return relax.op.subtract(node.const(shape[axis] - 1, "int64"), relax.op.astype(result, "int64"))

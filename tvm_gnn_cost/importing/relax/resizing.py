@@ -28,15 +28,15 @@ def resize(node: Primitive) -> relax.Expr:
         raise Unsupported(str(error)) from error
     x = node.tensor(0)
     if plan.is_nearest:
-        found = _gathered(node, x, plan.axes)
+        result = _gathered(node, x, plan.axes)
     else:
         if np.dtype(node.dtype(0)).kind != "f":
             raise Unsupported("integers between others are rounded in other ways by ONNX and ONNX Runtime")
-        found = _interpolated(node, x, plan)
+        result = _interpolated(node, x, plan)
     outside = plan.outside(len(node.shape(0)))
     if outside is None:
-        return found
-    return relax.op.where(node.const(outside), node.const(plan.extrapolation or 0.0, node.dtype(0)), found)
+        return result
+    return relax.op.where(node.const(outside), node.const(plan.extrapolation or 0.0, node.dtype(0)), result)
 
 
 def _gathered(node: Primitive, x: relax.Expr, axes: Sequence[ResizedAxis]) -> relax.Expr:
@@ -44,21 +44,21 @@ def _gathered(node: Primitive, x: relax.Expr, axes: Sequence[ResizedAxis]) -> re
     if not axes:
         return x
     out = node.out_shape()
-    if _is_pictures(node, axes) and all(_repeats(one) for one in axes):
+    if _is_pictures(node, axes) and all(_repeats(axis) for axis in axes):
         options = {"method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric"}
         return relax.op.image.resize2d(x, tuple(out[2:]), layout="NCHW", rounding_method="floor", **options)
-    steps = [_formula(one.numbers[:, 0]) for one in axes]
-    tables = [node.const(one.numbers[:, 0]) for one, step in zip(axes, steps, strict=True) if step is None]
+    steps = [_formula(axis.numbers[:, 0]) for axis in axes]
+    tables = [node.const(axis.numbers[:, 0]) for axis, step in zip(axes, steps, strict=True) if step is None]
 
     def gather(data: te.Tensor, *numbers: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Any:
-            own, rest = list(indices), iter(numbers)
-            for one, step in zip(axes, steps, strict=True):
-                index = own[one.axis]
-                own[one.axis] = (
-                    _held(next(rest)[index], one) if step is None else (index * step[0] + step[2]) // step[1]
+            at, rest = list(indices), iter(numbers)
+            for axis, step in zip(axes, steps, strict=True):
+                index = at[axis.axis]
+                at[axis.axis] = (
+                    _held(next(rest)[index], axis) if step is None else (index * step[0] + step[2]) // step[1]
                 )
-            return data[tuple(own)]
+            return data[tuple(at)]
 
         return te.compute(out, element, name="resize")
 
@@ -67,16 +67,16 @@ def _gathered(node: Primitive, x: relax.Expr, axes: Sequence[ResizedAxis]) -> re
 
 def _is_pictures(node: Primitive, axes: Sequence[ResizedAxis]) -> bool:
     """Whether Relax's operator for pictures takes the operand: it computes in float32."""
-    return len(node.shape(0)) == 4 and node.dtype(0) == "float32" and all(one.axis >= 2 for one in axes)
+    return len(node.shape(0)) == 4 and node.dtype(0) == "float32" and all(axis.axis >= 2 for axis in axes)
 
 
-def _repeats(one: ResizedAxis) -> bool:
+def _repeats(axis: ResizedAxis) -> bool:
     """Whether each element is repeated equally often, and TVM divides integers for it."""
-    factor = one.out // one.size
+    factor = axis.out // axis.size
     return (
-        factor * one.size == one.out
-        and factor * (1e-5 * one.size + 1e-5) <= 1
-        and bool((one.numbers[:, 0] == np.arange(one.out) // factor).all())
+        factor * axis.size == axis.out
+        and factor * (1e-5 * axis.size + 1e-5) <= 1
+        and bool((axis.numbers[:, 0] == np.arange(axis.out) // factor).all())
     )
 
 
@@ -106,52 +106,52 @@ def _interpolated(node: Primitive, x: relax.Expr, plan: Resizing) -> relax.Expr:
         if mode is not None:
             options = {"method": "linear", "coordinate_transformation_mode": mode}
             return relax.op.image.resize2d(x, tuple(node.out_shape()[2:]), layout="NCHW", **options)
-    for one in plan.axes:
-        x = _summed(node, x, one)
+    for axis in plan.axes:
+        x = _summed(node, x, axis)
     return x
 
 
 def _relax_mode(axes: Sequence[ResizedAxis]) -> str | None:
     """The mode in which Relax's operator computes the same coordinates, if there is one."""
     for mode in ("half_pixel", "align_corners", "asymmetric"):
-        for one in axes:
-            index, size, out = np.arange(one.out, dtype=np.float32), np.float32(one.size), np.float32(one.out)
+        for axis in axes:
+            index, size, out = np.arange(axis.out, dtype=np.float32), np.float32(axis.size), np.float32(axis.out)
             if mode == "half_pixel":
-                own = (index + np.float32(0.5)) * (size / out) - np.float32(0.5)
+                at = (index + np.float32(0.5)) * (size / out) - np.float32(0.5)
             elif mode == "asymmetric":
-                own = index * (size / out)
-            elif one.out == 1:
+                at = index * (size / out)
+            elif axis.out == 1:
                 break
             else:
-                own = (size - 1) / (out - 1) * index
+                at = (size - 1) / (out - 1) * index
             # Beyond the first and the last element, it repeats these.
-            if np.abs(own.clip(0, size - 1) - one.places.clip(0, size - 1)).max() > _SAME:
+            if np.abs(at.clip(0, size - 1) - axis.places.clip(0, size - 1)).max() > _SAME:
                 break
         else:
             return mode
     return None
 
 
-def _held(number: Any, one: ResizedAxis) -> Any:
+def _held(number: Any, axis: ResizedAxis) -> Any:
     """The number of an element: a task is also measured with other numbers than those of the network."""
-    return tirx.min(tirx.max(number, 0), one.size - 1)
+    return tirx.min(tirx.max(number, 0), axis.size - 1)
 
 
-def _summed(node: Primitive, x: relax.Expr, one: ResizedAxis) -> relax.Expr:
+def _summed(node: Primitive, x: relax.Expr, resized: ResizedAxis) -> relax.Expr:
     """Weighted sums along one axis."""
-    assert one.weights is not None
-    count, axis = one.weights.shape[1], one.axis
+    assert resized.weights is not None
+    count, axis = resized.weights.shape[1], resized.axis
 
     def summed(data: te.Tensor, numbers: te.Tensor, weights: te.Tensor) -> te.Tensor:
         def term(indices: Sequence[Any], number: Any) -> Any:
-            own = list(indices)
-            own[axis] = _held(numbers[indices[axis], number], one)
-            return data[tuple(own)] * weights[indices[axis], number]
+            at = list(indices)
+            at[axis] = _held(numbers[indices[axis], number], resized)
+            return data[tuple(at)] * weights[indices[axis], number]
 
-        shape = [one.out if number == axis else size for number, size in enumerate(data.shape)]
+        shape = [resized.out if number == axis else size for number, size in enumerate(data.shape)]
         if count <= _FEW:
             return te.compute(shape, lambda *i: sum((term(i, k) for k in range(1, count)), term(i, 0)), name="resize")
         step = te.reduce_axis((0, count), "k")
         return te.compute(shape, lambda *i: te.sum(term(i, step), axis=step), name="resize")
 
-    return node.te(summed, x, node.const(one.numbers), node.const(one.weights, node.dtype(0)), name="resize")
+    return node.te(summed, x, node.const(resized.numbers), node.const(resized.weights, node.dtype(0)), name="resize")

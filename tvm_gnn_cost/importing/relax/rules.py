@@ -112,7 +112,7 @@ class Primitive:
 
     def shape(self, position: int) -> tuple[int, ...]:
         """An operand's sizes."""
-        return tuple(int(one) for one in self.value(position).shape)
+        return tuple(int(size) for size in self.value(position).shape)
 
     def dtype(self, position: int) -> str:
         """The type in which the rule sees an operand."""
@@ -123,8 +123,8 @@ class Primitive:
         """An operand as an expression."""
         operand = self.value(position)
         if isinstance(operand, Tensor):
-            found = self._expressions[operand]
-            return relax.op.astype(found, "float32") if operand.dtype in HALF and not self._moves else found
+            result = self._expressions[operand]
+            return relax.op.astype(result, "float32") if operand.dtype in HALF and not self._moves else result
         return self.const(operand)
 
     def tensors(self) -> list[relax.Expr]:
@@ -190,7 +190,7 @@ class Primitive:
             name: Of the function in TensorIR.
         """
         hint = name or self.operator.lower()
-        bound = [self.bound(one) if isinstance(one, relax.Expr) else one for one in arguments]
+        bound = [self.bound(argument) if isinstance(argument, relax.Expr) else argument for argument in arguments]
         return self.builder.emit_te(function, *bound, primfunc_name_hint=hint)
 
     def bound(self, expression: relax.Expr) -> relax.Expr:
@@ -208,7 +208,7 @@ def constant(array: npt.NDArray[Any]) -> relax.Expr:
 
 def sizes(value: Any) -> list[int]:
     """A parameter as a list of integers."""
-    return [int(one) for one in (value if isinstance(value, Sequence) else [value])]
+    return [int(item) for item in (value if isinstance(value, Sequence) else [value])]
 
 
 def positive(axis: int, rank: int) -> int:

@@ -36,16 +36,16 @@ def grid_sample(node: Primitive) -> relax.Expr:
             def coordinate(*indices: Any) -> Any:
                 # The last coordinate of the grid is that of the first axis.
                 given = grid[(*indices, len(image) - 1 - axis)]
-                found = (given + 1) / 2 * (size - 1) if aligned else ((given + 1) * size - 1) / 2
+                result = (given + 1) / 2 * (size - 1) if aligned else ((given + 1) * size - 1) / 2
                 if mode == "nearest":
-                    found = tirx.nearbyint(found)
+                    result = tirx.nearbyint(result)
                 # Cubic weights reach over the border: there, elements are repeated instead.
                 if padding == "border" and mode != "cubic":
-                    return tirx.min(tirx.max(found, 0), size - 1)
+                    return tirx.min(tirx.max(result, 0), size - 1)
                 if padding == "reflection":
-                    return _reflected(found, size, aligned)
+                    return _reflected(result, size, aligned)
                 # Farther outside nothing changes any more.
-                return tirx.min(tirx.max(found, -3), size + 2)
+                return tirx.min(tirx.max(result, -3), size + 2)
 
             return te.compute((out[0], *out[2:]), coordinate, name=f"place{axis}")
 
@@ -53,10 +53,10 @@ def grid_sample(node: Primitive) -> relax.Expr:
 
         def element(batch: Any, channel: Any, *indices: Any) -> Any:
             taps = [
-                _placed(_TAPS[mode](one[(batch, *indices)]), size, padding, aligned)
-                for one, size in zip(places, image, strict=True)
+                _placed(_TAPS[mode](place[(batch, *indices)]), size, padding, aligned)
+                for place, size in zip(places, image, strict=True)
             ]
-            return _combined(taps, lambda own: x[(batch, channel, *own)], dtype)
+            return _combined(taps, lambda at: x[(batch, channel, *at)], dtype)
 
         return te.compute(out, element, name="grid_sample")
 
@@ -75,8 +75,8 @@ def _reflected(place: Any, size: int, aligned: bool) -> Any:
     times = tirx.floor(away / (high - low))
     rest = away - times * (high - low)
     is_even = times == tirx.floor(times / 2) * 2
-    found = tirx.Select(tirx.all(place >= low, place <= high), place, tirx.Select(is_even, low + rest, high - rest))
-    return tirx.min(tirx.max(found, low), high)
+    output = tirx.Select(tirx.all(place >= low, place <= high), place, tirx.Select(is_even, low + rest, high - rest))
+    return tirx.min(tirx.max(output, low), high)
 
 
 def _nearest(place: Any) -> list[tuple[Any, Any]]:
@@ -110,15 +110,15 @@ _TAPS: dict[str, Callable[[Any], list[tuple[Any, Any]]]] = {"nearest": _nearest,
 
 def _placed(taps: Sequence[tuple[Any, Any]], size: int, padding: str, aligned: bool = False) -> list[_Tap]:
     """Elements along an axis, with those outside of it replaced; every number is that of an element."""
-    found: list[_Tap] = []
+    results: list[_Tap] = []
     for number, weight in taps:
         inside = tirx.all(number >= 0, number < size) if padding == "zeros" else None
         if padding == "reflection":
             period = max(1, 2 * (size - 1) if aligned else 2 * size)
             back = tirx.floormod(number, period)
             number = tirx.min(back, period - back if aligned else period - 1 - back)
-        found.append((tirx.min(tirx.max(number, 0), size - 1), weight, inside))
-    return found
+        results.append((tirx.min(tirx.max(number, 0), size - 1), weight, inside))
+    return results
 
 
 def _combined(axes: Sequence[Sequence[_Tap]], read: Callable[[list[Any]], Any], dtype: str) -> Any:
@@ -149,8 +149,8 @@ def deformed_convolution(node: Primitive) -> relax.Expr:
     def compute(x: te.Tensor, offsets: te.Tensor, *masks: te.Tensor) -> te.Tensor:
         def place(axis: int) -> te.Tensor:
             def coordinate(picture: Any, group: Any, step: Any, *indices: Any) -> Any:
-                own = tirx.floormod(tirx.floordiv(step, spans[axis]), kernel[axis])
-                start = indices[axis] * strides[axis] - pads[axis] + own * dilations[axis]
+                tap = tirx.floormod(tirx.floordiv(step, spans[axis]), kernel[axis])
+                start = indices[axis] * strides[axis] - pads[axis] + tap * dilations[axis]
                 moved = offsets[(picture, (group * window + step) * axes + axis, *indices)]
                 return tirx.min(tirx.max(start.astype(dtype) + moved, -2), image[axis] + 1)
 
@@ -161,10 +161,10 @@ def deformed_convolution(node: Primitive) -> relax.Expr:
         def element(picture: Any, channel: Any, step: Any, *indices: Any) -> Any:
             group = tirx.floordiv(channel, channels // offset_groups)
             taps = [
-                _placed(_linear(one[(picture, group, step, *indices)]), size, "zeros")
-                for one, size in zip(places, image, strict=True)
+                _placed(_linear(place[(picture, group, step, *indices)]), size, "zeros")
+                for place, size in zip(places, image, strict=True)
             ]
-            value = _combined(taps, lambda own: x[(picture, channel, *own)], dtype)
+            value = _combined(taps, lambda at: x[(picture, channel, *at)], dtype)
             return value * masks[0][(picture, group * window + step, *indices)] if masks else value
 
         return te.compute((batch, channels, window, *spatial), element, name="windows")
@@ -174,10 +174,10 @@ def deformed_convolution(node: Primitive) -> relax.Expr:
     inner = channels // groups * window
     windows = relax.op.reshape(windows, [batch, groups, inner, math.prod(spatial)])
     weights = relax.op.reshape(node.tensor(1), [groups, out[1] // groups, inner])
-    found = relax.op.reshape(relax.op.matmul(weights, windows), out)
+    convolved = relax.op.reshape(relax.op.matmul(weights, windows), out)
     if not node.has(3):
-        return found
-    return relax.op.add(found, relax.op.reshape(node.tensor(3), [1, out[1], *[1] * axes]))
+        return convolved
+    return relax.op.add(convolved, relax.op.reshape(node.tensor(3), [1, out[1], *[1] * axes]))
 
 
 @rule("RoiAlign")
@@ -228,9 +228,9 @@ class _Regions:
             def coordinate(region: Any, part: Any, sample: Any) -> Any:
                 start, length = self.part(boxes, region, axis)
                 middle = (sample.astype(self.dtype) + 0.5) * length / count
-                found = start + part.astype(self.dtype) * length + middle
+                result = start + part.astype(self.dtype) * length + middle
                 # What is farther away than one element is outside.
-                return tirx.min(tirx.max(found, -2), self.image[axis] + 1)
+                return tirx.min(tirx.max(result, -2), self.image[axis] + 1)
 
             return te.compute((self.out[0], self.out[2 + axis], count), coordinate, name=f"place{axis}")
 
@@ -243,22 +243,22 @@ class _Regions:
             return [(number, weight, inside) for number, weight, _ in _placed(_linear(kept), size, "border")]
 
         def sample(region: Any, channel: Any, row: Any, column: Any) -> Any:
-            own = self.picture(batch, region)
+            picture = self.picture(batch, region)
             values = (places[0][region, row, steps[0]], places[1][region, column, steps[1]])
             both = [taps(value, size) for value, size in zip(values, self.image, strict=True)]
             if self.mode == "avg":
-                return te.sum(_combined(both, lambda at: x[(own, channel, *at)], self.dtype), axis=steps)
+                return te.sum(_combined(both, lambda at: x[(picture, channel, *at)], self.dtype), axis=steps)
             # As in ONNX Runtime, the largest of the weighted elements, not of their sums.
             terms = [
-                _combined([[one], [other]], lambda at: x[(own, channel, *at)], self.dtype)
-                for one, other in itertools.product(*both)
+                _combined([[tap], [other]], lambda at: x[(picture, channel, *at)], self.dtype)
+                for tap, other in itertools.product(*both)
             ]
             return te.max(reduce(tirx.max, terms), axis=steps)
 
-        found = te.compute(self.out, sample, name="samples")
+        samples = te.compute(self.out, sample, name="samples")
         if self.mode == "max":
-            return found
-        return te.compute(self.out, lambda *i: found[i] / (count * count), name="mean")
+            return samples
+        return te.compute(self.out, lambda *i: samples[i] / (count * count), name="mean")
 
     def weighted(self, x: te.Tensor, boxes: te.Tensor, batch: te.Tensor) -> te.Tensor:
         """With as many samples as a region is large: each element has a weight, in each part along each axis."""
@@ -299,9 +299,9 @@ class _Regions:
         def along_columns(region: Any, channel: Any, part: Any, other: Any) -> Any:
             return te.sum(wide[region, other, column] * rows[region, channel, part, column], axis=column)
 
-        found = te.compute(self.out, along_columns, name="columns")
+        columns = te.compute(self.out, along_columns, name="columns")
 
         def mean(region: Any, *indices: Any) -> Any:
-            return found[(region, *indices)] / tirx.max(samples(region, 0) * samples(region, 1), 1)
+            return columns[(region, *indices)] / tirx.max(samples(region, 0) * samples(region, 1), 1)
 
         return te.compute(self.out, mean, name="mean")

@@ -46,9 +46,9 @@ def scatter_elements(node: Primitive) -> relax.Expr:
 
     def numbers(indices: te.Tensor) -> te.Tensor:
         def number(flat: Any) -> Any:
-            own = _unflat(flat, count)
-            place = held(indices[tuple(own)], shape[axis])
-            return _linear([place if one == axis else own[one] for one in range(len(shape))], shape)
+            at = _unflat(flat, count)
+            place = held(indices[tuple(at)], shape[axis])
+            return _linear([place if item == axis else at[item] for item in range(len(shape))], shape)
 
         return te.compute((prod(count),), number, name="places")
 
@@ -66,8 +66,8 @@ def scatter_nd(node: Primitive) -> relax.Expr:
 
     def numbers(indices: te.Tensor) -> te.Tensor:
         def number(flat: Any) -> Any:
-            own = _unflat(flat, count)
-            return _linear([held(indices[(*own, k)], shape[k]) for k in range(depth)], shape[:depth])
+            at = _unflat(flat, count)
+            return _linear([held(indices[(*at, k)], shape[k]) for k in range(depth)], shape[:depth])
 
         return te.compute((prod(count),), number, name="places")
 
@@ -76,19 +76,19 @@ def scatter_nd(node: Primitive) -> relax.Expr:
 
 def _unflat(index: Any, shape: Sequence[int]) -> list[Any]:
     """An index into a flat tensor as one for each axis."""
-    found = []
+    results = []
     for axis in range(len(shape)):
         place = tirx.floordiv(index, prod(shape[axis + 1 :]))
-        found.append(tirx.floormod(place, shape[axis]) if axis else place)
-    return found
+        results.append(tirx.floormod(place, shape[axis]) if axis else place)
+    return results
 
 
 def _linear(places: Sequence[Any], shape: Sequence[int]) -> Any:
     """An index for each axis as one into the flat tensor."""
-    found: Any = tirx.const(0, "int64")
+    result: Any = tirx.const(0, "int64")
     for axis, place in enumerate(places):
-        found = found + place.astype("int64") * tirx.const(prod(shape[axis + 1 :]), "int64")
-    return found
+        result = result + place.astype("int64") * tirx.const(prod(shape[axis + 1 :]), "int64")
+    return result
 
 
 def _scattered(
@@ -113,16 +113,16 @@ def _scattered(
     if isinstance(rows, np.ndarray):
         sources = _sources(rows, table[0], kind)
         if sources.shape[1] <= _FEW:
-            found = node.te(_chosen, data, node.const(sources), updates, kind, name="scatter")
+            output = node.te(_chosen, data, node.const(sources), updates, kind, name="scatter")
         else:
-            found = node.te(write, data, node.const(rows), updates, kind, name="scatter")
+            output = node.te(write, data, node.const(rows), updates, kind, name="scatter")
     else:
 
         def whole(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
             return write(data, rows(indices), updates, kind)
 
-        found = node.te(whole, data, node.tensor(1), updates, name="scatter")
-    return relax.op.reshape(found, node.out_shape())
+        output = node.te(whole, data, node.tensor(1), updates, name="scatter")
+    return relax.op.reshape(output, node.out_shape())
 
 
 def _sources(rows: npt.NDArray[Any], count: int, kind: str) -> npt.NDArray[Any]:
@@ -136,21 +136,21 @@ def _sources(rows: npt.NDArray[Any], count: int, kind: str) -> npt.NDArray[Any]:
     for number, row in enumerate(rows.tolist()):
         ranks[number] = times[row]
         times[row] += 1
-    found = np.full((count, int(times.max())), -1, np.int64)
-    found[rows, ranks] = np.arange(rows.size)
-    return found
+    sources = np.full((count, int(times.max())), -1, np.int64)
+    sources[rows, ranks] = np.arange(rows.size)
+    return sources
 
 
 def _chosen(data: te.Tensor, sources: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
     """Each row with the updates that are known to be its own."""
 
     def element(row: Any, *rest: Any) -> Any:
-        found = data[(row, *rest)]
+        result = data[(row, *rest)]
         for number in range(int(sources.shape[1])):
             source = sources[row, number]
             update = updates[(tirx.max(source, tirx.const(0, "int64")), *rest)]
-            found = _updated(kind, source >= 0, found, update, str(data.dtype))
-        return found
+            result = _updated(kind, source >= 0, result, update, str(data.dtype))
+        return result
 
     return te.compute(data.shape, element, name="scatter")
 
@@ -159,11 +159,11 @@ def _compared(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -
     """Each row with every update whose place it is."""
 
     def element(row: Any, *rest: Any) -> Any:
-        found = data[(row, *rest)]
+        result = data[(row, *rest)]
         for number in range(int(updates.shape[0])):
             hit = rows[number].astype("int64") == row.astype("int64")
-            found = _updated(kind, hit, found, updates[(number, *rest)], str(data.dtype))
-        return found
+            result = _updated(kind, hit, result, updates[(number, *rest)], str(data.dtype))
+        return result
 
     return te.compute(data.shape, element, name="scatter")
 
@@ -173,7 +173,7 @@ def _written(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) ->
     elements, width = prod(map(int, data.shape)), prod(map(int, data.shape[1:]))
 
     def program(inputs: Any, outputs: Any) -> Any:
-        old, places, new, out = (builder.buffer_proxy(one) for one in (*inputs, outputs[0]))
+        old, places, new, out = (builder.buffer_proxy(operand) for operand in (*inputs, outputs[0]))
         with IRBuilder() as copying, builder.serial(0, elements) as i:
             out[i] = old[i]
         with IRBuilder() as writing, builder.serial(0, int(updates.shape[0])) as number, builder.serial(0, width) as k:
