@@ -184,7 +184,7 @@ def test_what_pytorch_cannot_write_in_onnxs_operators_is_named_in_one_sentence()
             return torch.linalg.eigvalsh(x)
 
     program = exported.export(Eigenvalues(), (torch.randn(3, 3),), "eigen")
-    with pytest.raises(WorkError, match="PyTorch cannot write eigen in ONNX's operators: ") as error:
+    with pytest.raises(WorkError, match="PyTorch cannot export eigen to ONNX: ") as error:
         exported.to_onnx(program, "eigen")
     assert "\n" not in str(error.value)
 

@@ -24,9 +24,9 @@ def test_a_size_that_inputs_share_is_given_once() -> None:
 
 
 def test_an_open_size_is_named_with_the_way_out() -> None:
-    with pytest.raises(InputError, match=r"input 'ids' of net leaves its dimension 0 \(n\) open.*--shape ids=1,1,"):
+    with pytest.raises(InputError, match=r"dimension 0 \(n\) of input 'ids' of net is dynamic.*--shape ids=1,1,"):
         fixed_shapes("net", OPEN, {})
-    with pytest.raises(InputError, match=r"'mask' of net leaves its dimension 2 \(length\).*--shape mask=1,1,1,"):
+    with pytest.raises(InputError, match=r"dimension 2 \(length\) of input 'mask' of net.*--shape mask=1,1,1,"):
         fixed_shapes("net", {"mask": (1, 1, "length")}, {})
 
 
@@ -118,7 +118,7 @@ def test_no_file_of_inputs_is_unpickled(tmp_path: Path, monkeypatch: pytest.Monk
     Path("empty.npz").write_text("")
     Path("cut.npz").write_bytes(Path("objects.npz").read_bytes()[:-30])
     for name in ("cut.npz", "objects.npz", "pickle.npz", "one.npy", "text.npz", "empty.npz"):
-        with pytest.raises(InputError, match=f"{name} is no npz file of arrays"):
+        with pytest.raises(InputError, match=f"{name} (is not an npz file|has a member)"):
             read_inputs(Path(name))
     assert not Path("trapped").exists()
     with pytest.raises(FileNotFoundError):

@@ -129,5 +129,5 @@ def test_what_cannot_be_is_refused() -> None:
         coefficients=WEIGHTS,
         classlabels_strings=list("abc"),
     )
-    with pytest.raises(InputError, match=r"LinearClassifier .* its labels are of the type string"):
+    with pytest.raises(InputError, match=r"LinearClassifier .* its labels are strings"):
         check(node, X, domains=DOMAINS, wanted=[])

@@ -35,7 +35,7 @@ def test_files_of_weights_and_pickles_are_refused_with_the_way_out(name: str) ->
 
 def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
     (tmp_path / "net.tflite").write_text("")
-    with pytest.raises(InputError, match=r"net.tflite is of another kind; a network's file is .onnx or .pt2"):
+    with pytest.raises(InputError, match=r"net.tflite is not a network; expected a file that ends in .onnx or .pt2"):
         check_network(tmp_path / "net.tflite")
 
 

@@ -30,5 +30,5 @@ def test_text_is_refused() -> None:
         "TfIdfVectorizer", ["x"], ["y"], mode="TF", min_gram_length=1, max_gram_length=1, max_skip_count=0,
         ngram_counts=[0], ngram_indexes=[0], pool_strings=["a"],
     )  # fmt: skip
-    with pytest.raises(InputError, match="its type is string"):
+    with pytest.raises(InputError, match="it is of type string"):
         check(node, {"x": ROWS}, wanted=[])

@@ -63,7 +63,7 @@ def test_open_sizes_are_named_and_fixed_everywhere() -> None:
 
 
 def test_an_input_of_no_known_shape_is_named() -> None:
-    with pytest.raises(InputError, match="input 'x' of net is no tensor of a known number of dimensions"):
+    with pytest.raises(InputError, match="input 'x' of net is not a tensor of known rank"):
         onnx_graphs.open_shapes(relu(None), "net")
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_onnx_file_is_named(tmp_path: Path) -> None:
     whole = relu([2]).SerializeToString()
     for content in (b"", b"no model", whole[:-5]):
         (tmp_path / "bad.onnx").write_bytes(content)
-        with pytest.raises(InputError, match=r"bad.onnx is no whole ONNX file: "):
+        with pytest.raises(InputError, match=r"bad.onnx is not a complete ONNX file: "):
             onnx_graphs.read_onnx(tmp_path / "bad.onnx")
     with pytest.raises(FileNotFoundError):
         onnx_graphs.read_onnx(tmp_path / "nosuch.onnx")
@@ -121,7 +121,7 @@ def test_weights_outside_of_the_models_folder_are_not_read(location: str, tmp_pa
     (folder / "link").symlink_to("../secret")
     (folder / "up").symlink_to("..")
     path = with_external(location.format(folder=tmp_path), folder / "net.onnx")
-    with pytest.raises(InputError, match=r"net.onnx is no whole ONNX file: its weight 'w' lies in .*, outside"):
+    with pytest.raises(InputError, match=r"net.onnx is not a complete ONNX file: its weight 'w' is in .*, outside"):
         onnx_graphs.read_onnx(path)
 
 
@@ -133,7 +133,7 @@ def test_weights_beside_the_model_are_read_from_any_directory(tmp_path: Path, mo
         (weight,) = onnx_graphs.read_onnx(path).graph.initializer
         assert numpy_helper.to_array(weight).tolist() == [3.0, 4.0]
     os.remove("weights")
-    with pytest.raises(InputError, match=r"net.onnx is no whole ONNX file: .*weights"):
+    with pytest.raises(InputError, match=r"net.onnx is not a complete ONNX file: .*weights"):
         onnx_graphs.read_onnx(Path("net.onnx"))
 
 

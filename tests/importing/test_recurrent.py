@@ -167,5 +167,5 @@ def test_what_is_refused(attributes: dict[str, Any], reason: str) -> None:
 def test_a_very_long_sequence_is_refused() -> None:
     x, w, r = (np.zeros(one, np.float32) for one in ((5000, 1, 3), (1, 4, 3), (1, 4, 4)))
     model = model_of(helper.make_node("RNN", ["x", "w", "r"], ["y"]), {"x": x}, {"w": w, "r": r})
-    with pytest.raises(InputError, match="it has 5000 steps, and 1 to 2048 can be written out"):
+    with pytest.raises(InputError, match="it has 5000 steps, and 1 to 2048 can be unrolled"):
         graph_of(model)

@@ -101,7 +101,7 @@ def test_a_file_and_a_function_are_networks(target: Any, tmp_path: Path, monkeyp
         digests.add(network.digest)
     assert len(digests) == 1
     assert scheduler().network(path, shapes={"x": (2, 784)}).inputs["x"].shape == (2, 784)
-    with pytest.raises(InputError, match=r"leaves its dimension 0 \(rows\) open, .*--shape x=1,784"):
+    with pytest.raises(InputError, match=r"dimension 0 \(rows\) of input .* is dynamic, .*--shape x=1,784"):
         scheduler().network(path)
 
 

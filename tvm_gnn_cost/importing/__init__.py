@@ -1,1 +1,1 @@
-"""Networks as users bring them: read, their sizes fixed, and brought to Relax."""
+"""Imports users' networks into Relax, with static shapes."""

@@ -1,4 +1,4 @@
-"""Folds what multiplies and adds to the channels of a convolution into its weights and its bias."""
+"""Folds batch norms, and per-channel factors and summands, into the weights and bias of the operator before them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier
 
 _Channels = npt.NDArray[np.float64]
 
-#: Types whose weights are changed; of fewer bits, weights would lose some in being rounded once more.
+#: Types of weights that are folded; narrower types would lose precision by a second rounding.
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def affine(parameters: Sequence[npt.NDArray[Any]], epsilon: float) -> tuple[_Channels, _Channels]:
-    """What a batch normalization with known statistics amounts to.
+    """The affine function that a batch norm with constant statistics computes.
 
     Args:
         parameters: Scale, offset, mean and variance of each channel.
-        epsilon: Is added to the variance.
+        epsilon: Added to the variance.
 
     Returns:
         A factor and a summand for each channel.
@@ -43,10 +43,10 @@ class _Step:
 
 
 def fold(graph: Graph) -> Graph:
-    """The graph with batch normalizations, factors and summands of channels in the weights before them.
+    """Folds batch norms, and per-channel factors and summands, into the weights of the operators before them.
 
-    Those are taken of which all parameters are constants, behind a Conv, ConvTranspose or Gemm with constant weights
-    whose output nothing else reads. New weights are computed in float64.
+    All parameters must be constants, and the operator before must be a Conv, ConvTranspose or Gemm with constant
+    weights whose output has no other reader. The new weights are computed in float64.
     """
     uses = graph.uses()
     makers: dict[Tensor, Node] = {}
@@ -62,7 +62,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def _step(node: Node) -> _Step | None:
-    """What an operator does to the channels of one operand, if that is all it does."""
+    """The per-channel affine function that an operator computes; None if it computes anything else."""
     if node.operator == "BatchNormalization":
         return _of_batch_norm(node)
     if node.operator not in ("Add", "Sub", "Mul", "Div") or node.version < 7:
@@ -98,7 +98,7 @@ def _of_batch_norm(node: Node) -> _Step | None:
 
 
 def _per_channel(values: npt.NDArray[Any], shape: tuple[int, ...]) -> _Channels | None:
-    """A constant as a number for each channel of a value that it is broadcast to; None if it is something else."""
+    """A constant as one number per channel of the value that it is broadcast to; None if it varies otherwise."""
     if len(shape) < 2 or values.ndim > len(shape):
         return None
     whole = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
@@ -108,7 +108,7 @@ def _per_channel(values: npt.NDArray[Any], shape: tuple[int, ...]) -> _Channels 
 
 
 def _folded(maker: Node, step: _Step, node: Node) -> Node | None:
-    """The operator before a step with the step in its weights; None if that cannot be."""
+    """The operator with the affine function folded into its weights; None if that is impossible."""
     weights = maker.inputs[1] if len(maker.inputs) > 1 else None
     dtype = node.outputs[0].dtype
     if maker.operator not in _SCALED or not isinstance(weights, np.ndarray) or dtype not in _TYPES:
@@ -119,7 +119,7 @@ def _folded(maker: Node, step: _Step, node: Node) -> Node | None:
     if maker.operator == "Gemm":
         if maker.version < 7:
             return None
-        # The bias is of the output, and the product is what alpha multiplies.
+        # alpha multiplies the product and not the bias.
         beta, attributes["beta"] = float(attributes["beta"]), 1.0
     else:
         beta = 1.0
@@ -136,7 +136,7 @@ def _folded(maker: Node, step: _Step, node: Node) -> Node | None:
 
 
 def _bias(given: Operand, shape: tuple[int, ...]) -> _Channels | None:
-    """A bias as a number for each channel; None if it is no constant, or is something else."""
+    """A bias as one number per channel; None if it is not constant or varies otherwise."""
     if given is None:
         return np.zeros(shape)
     if not isinstance(given, np.ndarray) or any(size != 1 for size in given.shape[:-1]):
@@ -159,15 +159,15 @@ def _scaled_product(weights: npt.NDArray[Any], factor: _Channels, attributes: di
     return weights * (factor.reshape(-1, 1) if attributes["transB"] else factor)
 
 
-#: How the weights of each operator are multiplied by a factor for each channel of its output.
+#: How the weights of each operator are scaled per output channel.
 _SCALED = {"Conv": _scaled_convolution, "ConvTranspose": _scaled_transposed, "Gemm": _scaled_product}
 
 
 def _in_inference(_: Simplifier, call: Call) -> None:
-    """``BatchNormalization``, which stays as it is; further outputs mean training, before there was an attribute."""
+    """``BatchNormalization`` in inference, unchanged; before there was an attribute, further outputs meant training."""
     if call.version < 14 and any(call.node.output[1:]):
         raise Refused("it is exported for training")
 
 
-#: Refuses what is no inference.
+#: Refuses operators in training mode.
 EXPANSIONS: dict[str, Expansion] = {"BatchNormalization": _in_inference}

@@ -1,4 +1,4 @@
-"""Writes control flow and sequences out, as far as conditions and numbers of iterations are known."""
+"""Unrolls control flow and sequences whose conditions and iteration counts are constant."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import onnx
 from tvm_gnn_cost.importing.graph import Tensor
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Scope, Simplifier, Value
 
-#: Iterations that a loop may have at most: each one is written out.
+#: Maximum number of iterations that are unrolled.
 _MOST = 2048
 
 
 def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``If``: the branch that a known condition chooses; of an unknown one both, and a choice of their values."""
+    """``If``: the branch of a constant condition; otherwise both branches and a select of their values."""
     condition = call.input(0)
     branches = [call.attributes[name] for name in ("then_branch", "else_branch")]
     if isinstance(condition, np.ndarray):
@@ -25,7 +25,7 @@ def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     try:
         results = [_run(simplifier, call, branch, {}) for branch in branches]
     finally:
-        # One of them may never run: its operators do not fit sizes that always come with another value.
+        # One of them may never run: its operators may not fit the shapes that come with the other condition.
         if len(simplifier.refused) > known:
             reason = "which of its branches runs depends on an input; make its condition a constant if only one is used"
             simplifier.refuse("If", reason, call.name)
@@ -33,15 +33,15 @@ def choose(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     outputs: list[Value] = []
     for item, other in zip(*results, strict=True):
         if not (isinstance(item, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray)):
-            raise Refused("its branches give something else than tensors, and its condition is not known")
+            raise Refused("its branches return values other than tensors, and its condition is not constant")
         if (item.shape, item.dtype) != (other.shape, other.dtype):
-            raise Refused("its branches give tensors of different sizes, and its condition is not known")
+            raise Refused("its branches return tensors of different shapes, and its condition is not constant")
         outputs.append(simplifier.emit("Where", scalar, item, other, name=call.name))
     return outputs
 
 
 def loop(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``Loop``: each iteration after the other."""
+    """``Loop``, unrolled."""
     count, condition, states = call.input(0), call.input(1), list(call.inputs[2:])
     body = call.attributes["body"]
     if isinstance(count, Tensor):
@@ -62,9 +62,9 @@ def loop(simplifier: Simplifier, call: Call) -> Sequence[Value]:
 
 
 def scan(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``Scan``: each step after the other."""
+    """``Scan``, unrolled."""
     if call.version < 9:
-        raise Refused("it is of an operator set before 9")
+        raise Refused("it is from an operator set before 9")
     body, count = call.attributes["body"], call.attributes["num_scan_inputs"]
     split = len(call.inputs) - count
     states, inputs = list(call.inputs[:split]), call.inputs[split:]
@@ -103,7 +103,7 @@ def _known(condition: Value) -> bool:
 
 
 def _run(simplifier: Simplifier, call: Call, graph: onnx.GraphProto, given: Mapping[str, Value]) -> list[Any]:
-    """The outputs of a graph inside of an operator."""
+    """The outputs of an operator's subgraph."""
     scope = Scope(dict(given), call.scope)
     for tensor in graph.initializer:
         scope.values[tensor.name] = onnx.numpy_helper.to_array(tensor)
@@ -113,7 +113,7 @@ def _run(simplifier: Simplifier, call: Call, graph: onnx.GraphProto, given: Mapp
 
 def _stacked(simplifier: Simplifier, call: Call, values: Sequence[Value], axis: int) -> Value:
     if not values:
-        raise Refused("it has no iteration, so that the sizes of its outputs are not known")
+        raise Refused("it has no iterations, so the shapes of its outputs are unknown")
     rank = len(values[0].shape) + 1  # type: ignore[union-attr]
     with simplifier.at_opset(13):
         rows = [simplifier.emit("Unsqueeze", value, np.array([axis % rank]), name=call.name) for value in values]
@@ -123,7 +123,7 @@ def _stacked(simplifier: Simplifier, call: Call, values: Sequence[Value], axis: 
 
 def _sequence(value: Value) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused("it takes something else than a sequence")
+        raise Refused("its operand is not a sequence")
     return value
 
 
@@ -145,7 +145,7 @@ def at(_: Simplifier, call: Call) -> Sequence[Value]:
 def insert(_: Simplifier, call: Call) -> Sequence[Value]:
     """``SequenceInsert``."""
     values = list(_sequence(call.input(0)))
-    # As in a list of Python, -1 is before the last value.
+    # As in a Python list, -1 inserts before the last value.
     place = len(values) if call.input(2) is None else int(call.constant(2, "position").item())
     values.insert(place, call.input(1))
     return [values]
@@ -204,7 +204,7 @@ def has_element(_: Simplifier, call: Call) -> Sequence[Value]:
     return [np.array(call.input(0) is not None)]
 
 
-#: How each operator is written out.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {
     "If": choose,
     "Loop": loop,

@@ -1,4 +1,4 @@
-"""Decomposes PyTorch's operators that its exporter to ONNX lacks, or writes as another one without a word."""
+"""Decomposes PyTorch operators that its ONNX exporter lacks, or silently exports with another meaning."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _ATEN = torch.ops.aten
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The program without such operators; itself if it has none."""
+    """The program with these operators decomposed; the program itself if it has none."""
     used = {node.target for node in program.graph.nodes if node.op == "call_function" and _is_wanted(node)}
     table = {operator: written for operator, written in _TABLE.items() if operator in used}
     return program.run_decompositions(table) if table else program
 
 
 def _is_wanted(node: torch.fx.Node) -> bool:
-    """Averages are decomposed only if they are divided by a number of their own: the exporter leaves it out."""
+    """Average pooling is decomposed only if it has ``divisor_override``, which the exporter ignores."""
     if node.target in _EXTREMES:
         return not (len(node.args) > 1 and node.args[1]) and not node.kwargs.get("dim")
     if node.target is _ATEN.scaled_dot_product_attention.default:
@@ -50,7 +50,7 @@ def _average(axes: int) -> Callable[..., torch.Tensor]:
             return NotImplemented
         kernel = list(kernel_size) * (axes if len(kernel_size) == 1 else 1)
         if ceil_mode:
-            # Windows that reach beyond the padding are divided by less; sums are not. Padded, there are none.
+            # Windows that exceed the padding have a smaller divisor, so the input is padded and there are none.
             step = list(stride) * (axes if len(stride) == 1 else 1) or kernel
             pads = list(padding) * (axes if len(padding) == 1 else 1)
             ends = []
@@ -69,7 +69,7 @@ def _average(axes: int) -> Callable[..., torch.Tensor]:
 
 
 def _adaptive_maximum(axes: int) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Windows of unequal sizes, one after the other: each output's window is known."""
+    """Adaptive pooling as one reduction per output, since its windows are static."""
 
     def maximum(x: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         sizes = list(x.shape[-axes:])
@@ -103,7 +103,7 @@ def _adaptive_maximum(axes: int) -> Callable[..., tuple[torch.Tensor, torch.Tens
 
 
 def _extreme(reduce: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Over all axes, if none is named: the exporter's own takes that for a missing argument."""
+    """Reduces over all axes if none is given, which the exporter takes for a missing argument."""
 
     def extreme(x: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
         return NotImplemented if dim else reduce(x, list(range(x.dim())), keepdim)
@@ -115,7 +115,7 @@ _EXTREMES = (_ATEN.amax.default, _ATEN.amin.default)
 
 
 def _product(x: torch.Tensor, dim: int, keepdim: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """One half of an axis times the other, until one element is left."""
+    """Multiplies one half of an axis by the other until one element is left."""
     x = x if dtype is None else x.to(dtype)
     x = x.to(torch.int64) if x.dtype in (torch.bool, torch.int32, torch.int16, torch.int8, torch.uint8) else x
     while x.shape[dim] > 1:
@@ -130,7 +130,7 @@ def _whole_product(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.T
 
 
 def _running_product(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Each element times the one before it, then times the one two before, four before, and so on."""
+    """A parallel prefix product (Hillis and Steele 1986)."""
     x = x if dtype is None else x.to(dtype)
     size, shift = x.shape[dim], 1
     while shift < size:
@@ -141,7 +141,7 @@ def _running_product(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None
 
 
 def _median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower of the two in the middle."""
+    """The lower median."""
     ordered, places = torch.sort(x, dim)
     results = [item.narrow(dim, (x.shape[dim] - 1) // 2, 1) for item in (ordered, places)]
     values, indices = results if keepdim else [item.squeeze(dim) for item in results]
@@ -168,7 +168,7 @@ def _search(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> Any:
-    """How many elements are less than a value."""
+    """Number of elements that are less than each value."""
     if sorter is not None:
         return NotImplemented
     is_right = right if side is None else side == "right"
@@ -185,7 +185,7 @@ def _attention(
     *more: Any,
     **named: Any,
 ) -> Any:
-    """Of fewer than four axes, with axes in front: the exporter knows four alone."""
+    """Attention of fewer than four axes, with leading axes added: the exporter requires four."""
     missing = 4 - query.dim()
     if missing <= 0:
         return NotImplemented
@@ -200,7 +200,7 @@ def _attention(
 
 _AVERAGES = (_ATEN.avg_pool2d.default, _ATEN.avg_pool3d.default)
 
-#: Operator -> what it is written as.
+#: Operator -> its decomposition.
 _TABLE: dict[Any, Callable[..., Any]] = {
     _ATEN.avg_pool2d.default: _average(2),
     _ATEN.avg_pool3d.default: _average(3),

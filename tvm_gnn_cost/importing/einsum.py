@@ -1,4 +1,4 @@
-"""Writes ``Einsum`` as products of matrices: pair by pair, from the left."""
+"""Expands ``Einsum`` to matrix products: pair by pair, from the left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier
 
 
 def einsum(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """A sum of products over the indices that the output lacks."""
+    """Expands ``Einsum``."""
     values = [call.tensor(i) for i in range(len(call.inputs))]
     terms, output = _parsed(call.attributes["equation"], [len(value.shape) for value in values])
     lengths: dict[Any, int] = {}
@@ -71,14 +71,14 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[list[Any]], list[
 
 @dataclass(frozen=True)
 class _Operand:
-    """A tensor, and the index of each of its axes; none twice."""
+    """A tensor with the index label of each axis, without duplicates."""
 
     value: Tensor | np.ndarray[Any, Any]
     labels: tuple[Any, ...]
 
 
 class _Writer:
-    """Writes the steps of one ``Einsum``.
+    """Emits the steps of one ``Einsum``.
 
     Args:
         simplifier: Takes the operators.
@@ -93,7 +93,7 @@ class _Writer:
         return self.simplifier.emit(operator, *inputs, name=self.name, **attributes)
 
     def operand(self, value: Value, term: Sequence[Any]) -> _Operand:
-        """An operand without the axes that are broadcast, and with the diagonal of an index that it has twice."""
+        """An operand without broadcast axes, and with the diagonal of an index that occurs twice."""
         labels = list(term)
         for label in dict.fromkeys(labels):
             if labels.count(label) > 1:
@@ -103,7 +103,7 @@ class _Writer:
         return _Operand(self.reshaped(value, [shape[i] for i in kept]), tuple(labels[i] for i in kept))
 
     def _diagonal(self, value: Any, labels: list[Any], label: Any) -> tuple[Value, list[Any]]:
-        """The elements whose places on all axes of an index are the same."""
+        """The diagonal over all axes of an index."""
         axes = [i for i, item in enumerate(labels) if item == label]
         others = [i for i, item in enumerate(labels) if item != label]
         shape = value.shape
@@ -118,15 +118,15 @@ class _Writer:
         ]
 
     def reshaped(self, value: Any, shape: Sequence[int]) -> Any:
-        """A value of other sizes."""
+        """A reshaped value."""
         return value if tuple(shape) == value.shape else self.emit("Reshape", value, np.array(shape, np.int64))
 
     def transposed(self, value: Any, order: Sequence[int]) -> Any:
-        """A value with its axes in another order."""
+        """A transposed value."""
         return value if list(order) == list(range(len(order))) else self.emit("Transpose", value, perm=list(order))
 
     def summed(self, operand: _Operand, needed: set[Any]) -> _Operand:
-        """An operand, summed over the indices that nothing else has."""
+        """An operand, summed over the indices that occur nowhere else."""
         axes = [i for i, label in enumerate(operand.labels) if label not in needed]
         if not axes:
             return operand
@@ -134,7 +134,7 @@ class _Writer:
         return _Operand(total, tuple(label for label in operand.labels if label in needed))
 
     def product(self, left: _Operand, right: _Operand, needed: set[Any]) -> _Operand:
-        """The product of two operands, summed over the indices that both have and nothing later needs."""
+        """The product of two operands, summed over their common indices that are not needed later."""
         both = [label for label in left.labels if label in right.labels]
         batch = [item for item in both if item in needed]
         inner = [item for item in both if item not in needed]
@@ -156,12 +156,12 @@ class _Writer:
         return _Operand(product, (*batch, *rows, *columns))
 
     def ordered(self, operand: _Operand, output: Sequence[Any]) -> Value:
-        """The axes in the order of the output; those that no operand has are of size 1."""
+        """The result in the order of the output; axes that no operand has are of size 1."""
         present = [value for value in output if value in operand.labels]
         moved = self.transposed(operand.value, [operand.labels.index(item) for item in present])
         ordered: Value = self.reshaped(moved, [self.lengths[value] for value in output])
         return ordered
 
 
-#: How the operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {"Einsum": einsum}

@@ -1,4 +1,4 @@
-"""PyTorch networks as ``torch.export`` programs: exported, read, with fixed sizes, and their outputs."""
+"""PyTorch networks as ``torch.export`` programs: exporting, reading, fixing shapes, and running them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedProgram:
-    """Exports a module, as it is in inference.
+    """Exports a module in evaluation mode.
 
     Args:
-        module: The module; its mode is left as it was. A ``config.use_cache`` as in transformers is off: a cache is
-            exported by a module that takes and returns it as tensors.
-        example: Its arguments: a tuple, a dict of keyword arguments, or the one tensor; tensors or arrays.
+        module: The module; its mode is restored. ``config.use_cache`` of transformers is turned off: to export a cache,
+            wrap the module in one that takes and returns it as tensors.
+        example: Its arguments: a tuple, a dict of keyword arguments, or a single tensor; tensors or arrays.
         name: Its name, for the error.
 
     Raises:
@@ -49,10 +49,10 @@ def export(module: nn.Module, example: Any, name: str) -> torch.export.ExportedP
 def read_exported(path: Path, trusted: bool) -> torch.export.ExportedProgram:
     """Reads a file of ``torch.export.save``.
 
-    Its reader unpickles what the file asks it to, and evaluates symbolic sizes as Python, so the file can run any code.
+    ``torch.export.load`` unpickles objects and evaluates symbolic sizes as Python, so a file can run any code.
 
     Raises:
-        InputError: the file is not trusted, or is not of ``torch.export.save``.
+        InputError: the file is not trusted, or was not written by ``torch.export.save``.
         FileNotFoundError: there is no such file.
     """
     if not trusted:
@@ -61,17 +61,17 @@ def read_exported(path: Path, trusted: bool) -> torch.export.ExportedProgram:
             "Python), else use the network as an ONNX file, which runs none (torch.onnx.export)"
         )
     with path.open("rb") as file, _quiet():
-        # What is no such file raises errors of any type.
+        # Other files raise errors of any type.
         try:
             return torch.export.load(file)
         except Exception as error:
-            # Some tell to look into the log.
+            # Some messages point to the log.
             first = (str(error).strip().splitlines() or [type(error).__name__])[0].partition(" Please check the")[0]
             raise InputError(f"{path} cannot be read as a file of torch.export.save: {first}") from error
 
 
 def accepts(program: Any) -> bool:
-    """Whether a program is one of ``torch.export``."""
+    """Whether a program is an ``ExportedProgram``."""
     return isinstance(program, torch.export.ExportedProgram)
 
 
@@ -79,7 +79,7 @@ def open_shapes(program: torch.export.ExportedProgram, name: str) -> dict[str, O
     """The shape of each input, in the order of the program's arguments.
 
     Raises:
-        InputError: an argument is no tensor.
+        InputError: an argument is not a tensor.
     """
     return {
         key: tuple(size if isinstance(size, int) else str(size) for size in tensor.shape)
@@ -90,7 +90,7 @@ def open_shapes(program: torch.export.ExportedProgram, name: str) -> dict[str, O
 def with_shapes(
     program: torch.export.ExportedProgram, shapes: Mapping[str, tuple[int, ...]], name: str
 ) -> torch.export.ExportedProgram:
-    """The program with the sizes of its inputs fixed; itself if none is open.
+    """The program with the given input shapes; the program itself if they are the same.
 
     Raises:
         WorkError: torch cannot export it with these sizes.
@@ -122,14 +122,14 @@ def examples(program: torch.export.ExportedProgram, name: str) -> dict[str, npt.
     """The inputs that the program was exported with, by name.
 
     Raises:
-        InputError: an argument is no tensor.
+        InputError: an argument is not a tensor.
     """
     leaves = [leaf for leaf in pytree.tree_leaves(program.example_inputs) if isinstance(leaf, torch.Tensor)]
     return {key: leaf.detach().numpy() for key, leaf in zip(_inputs(program, name), leaves, strict=True)}
 
 
 def run(program: torch.export.ExportedProgram, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
-    """PyTorch's outputs, those in tuples and dicts one after the other."""
+    """PyTorch's outputs, with tuples and dicts flattened."""
     args, kwargs = arguments(program, [torch.from_numpy(array.copy()) for array in inputs.values()])
     with torch.no_grad():
         outputs = pytree.tree_leaves(program.module()(*args, **kwargs))
@@ -137,11 +137,11 @@ def run(program: torch.export.ExportedProgram, inputs: Mapping[str, npt.NDArray[
 
 
 def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto:
-    """The program in ONNX's operators, as PyTorch's own exporter writes it; inputs and outputs keep their order.
+    """Exports the program to ONNX with PyTorch's exporter; inputs and outputs keep their order.
 
     Raises:
         InputError: the exporter's packages are not installed.
-        WorkError: PyTorch cannot write it in ONNX's operators.
+        WorkError: PyTorch cannot export it to ONNX.
     """
     try:
         import onnxscript  # noqa: F401
@@ -153,14 +153,14 @@ def to_onnx(program: torch.export.ExportedProgram, name: str) -> onnx.ModelProto
         program = _tensors_alone(program, name)
     with torch.no_grad(), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
-        # The exporter raises errors of any type, of several lines that are meant for its developers.
+        # The exporter raises errors of any type, with long messages for its developers.
         try:
             exported = torch.onnx.export(decompose(program), dynamo=True, verbose=False, optimize=True)
             assert exported is not None
             return exported.model_proto
         except Exception as error:
             cause = _root_cause(error)
-            raise WorkError(f"PyTorch cannot write {name} in ONNX's operators: {cause}") from error
+            raise WorkError(f"PyTorch cannot export {name} to ONNX: {cause}") from error
 
 
 def _outputs(program: torch.export.ExportedProgram) -> list[Any]:
@@ -168,7 +168,7 @@ def _outputs(program: torch.export.ExportedProgram) -> list[Any]:
 
 
 class _Tensors(nn.Module):
-    """A network without the outputs that are no tensors."""
+    """A network without its outputs that are not tensors."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ def _tensors_alone(program: torch.export.ExportedProgram, name: str) -> torch.ex
 
 
 def _root_cause(error: BaseException) -> str:
-    """The first line of what an error was caused by in the end."""
+    """The first line of an error's root cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -195,7 +195,7 @@ def _root_cause(error: BaseException) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps torch's exporters from writing to the terminal; their errors are raised too."""
+    """Silences the logs of torch's exporters; errors are raised anyway."""
     loggers = [
         logging.getLogger(name)
         for name in ("torch.onnx", "torch.export", "torch.onnx._internal", "onnxscript", "onnx_ir")
@@ -226,10 +226,10 @@ def digest(program: torch.export.ExportedProgram) -> str:
 def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]) -> tuple[Any, Any]:
     """Arguments and keyword arguments of a call, in the structure that the network was exported with.
 
-    Arguments that are no tensors are those that it was exported with.
+    Arguments that are not tensors keep the values that it was exported with.
 
     Raises:
-        ValueError: the network takes another number of tensors.
+        ValueError: the number of tensors is wrong.
     """
     specs = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
     wanted = sum(isinstance(spec, TensorArgument) for spec in specs)
@@ -242,18 +242,18 @@ def arguments(program: torch.export.ExportedProgram, tensors: list[torch.Tensor]
 
 
 def _inputs(program: torch.export.ExportedProgram, name: str) -> dict[str, torch.Tensor]:
-    """The user's inputs, as tensors without values; arguments that are no tensors are left out."""
+    """The user inputs as fake tensors; arguments that are not tensors are left out."""
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     specs = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is not InputKind.USER_INPUT:
             continue
-        # A number, a truth value or None is part of the network, as it was exported.
+        # Numbers, booleans and None are constants of the exported network.
         if isinstance(spec.arg, ConstantArgument):
             continue
         if not isinstance(spec.arg, TensorArgument):
             raise InputError(
-                f"argument '{spec.arg.name}' of {name} is no tensor; wrap the network in a module that passes it"
+                f"argument '{spec.arg.name}' of {name} is not a tensor; wrap the network in a module that passes it"
             )
         specs[spec.arg.name] = values[spec.arg.name]
     return specs
@@ -263,9 +263,9 @@ def _export(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> torch.export.ExportedProgram:
     with torch.no_grad(), warnings.catch_warnings():
-        # torch warns of what its own layers do on the way.
+        # torch warns about its own layers.
         warnings.simplefilter("ignore")
-        # Tracing runs the network's own code, which raises errors of any type.
+        # Tracing runs the network's code, which can raise errors of any type.
         try:
             return torch.export.export(module, args, kwargs)
         except Exception as error:
@@ -275,9 +275,9 @@ def _export(
 
 @contextmanager
 def _inference(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards the mode that each layer was in.
+    """Evaluation mode inside the block; restores the mode of each layer.
 
-    Decoders of transformers also return their cache, an object that torch.export does not know, unless that is off.
+    Decoders of transformers also return their cache, which torch.export does not support, unless it is turned off.
     """
     modes = {layer: layer.training for layer in module.modules()}
     configs: list[Any] = [getattr(layer, "config", None) for layer in module.modules()]

@@ -12,12 +12,12 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-#: Operators whose result differs from run to run.
+#: Operators with random results.
 RANDOM = frozenset(
     ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
 
-#: Operators whose definition in ONNX's evaluator differs from what ONNX says, for some uses: windows, regions, grids.
+#: Operators for which ONNX's reference evaluator deviates from the specification for some attributes.
 _WRONG = frozenset(
     (
         *("AveragePool", "GlobalLpPool", "GlobalMaxPool", "GridSample", "LpPool", "MaxPool", "MaxRoiPool"),
@@ -29,15 +29,15 @@ _WRONG = frozenset(
 def evaluate(
     node: onnx.NodeProto, inputs: Sequence[npt.NDArray[Any] | None], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> tuple[npt.NDArray[Any], ...] | None:
-    """The outputs of an operator on constants.
+    """Evaluates an operator on constants.
 
     Args:
         node: The operator.
-        inputs: Its operands in order; None for one that is left out.
-        opsets: The operator sets that its definition is from.
+        inputs: Its operands; None for an omitted one.
+        opsets: The operator sets of its definition.
 
     Returns:
-        The outputs; None if ONNX's evaluator cannot compute them, or not well.
+        The outputs; None if ONNX's evaluator cannot compute them reliably.
     """
     if node.op_type in RANDOM or node.op_type in _WRONG:
         return None
@@ -49,7 +49,7 @@ def evaluate(
         [helper.make_value_info(name, unnamed) for name in feed],
         [helper.make_value_info(name, unnamed) for name in node.output if name],
     )
-    # The evaluator raises errors of any type for what it lacks; NumPy warns of infinities that the network means.
+    # The evaluator raises errors of any type for what it lacks; NumPy warns about intended infinities.
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -63,15 +63,15 @@ def evaluate(
     return tuple(np.empty(0) if output is None else np.asarray(output) for output in outputs)
 
 
-#: Operators over windows that may count those that reach over the end.
+#: Pooling operators with ``ceil_mode``.
 POOLS = frozenset(("AveragePool", "LpPool", "MaxPool"))
 
 
 def counted(attributes: Mapping[str, Any], image: Sequence[int], windows: Sequence[int]) -> list[int]:
-    """The numbers of windows along each axis, without those that start behind the operand and the padding before it.
+    """Number of windows along each axis, without those that start in the padding after the operand.
 
     Args:
-        attributes: Of the operator.
+        attributes: The operator's attributes.
         image: The operand's spatial sizes.
         windows: The numbers that ONNX infers.
 

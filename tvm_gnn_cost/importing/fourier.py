@@ -1,4 +1,4 @@
-"""Writes Fourier transforms as products with matrices that NumPy computes."""
+"""Expands Fourier transforms to products with constant matrices."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 from tvm_gnn_cost.importing.graph import Tensor
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
 
-#: No matrix of a transform has more numbers.
+#: Maximum number of elements of a transform matrix.
 _LARGEST = 2**25
 
 
 def transform(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``DFT``: the transform of one axis; the last axis holds real and imaginary parts, or real parts alone."""
+    """``DFT``: the transform of one axis; the last axis holds real and imaginary parts, or only real parts."""
     value = call.tensor(0)
     rank = len(value.shape)
     if call.version < 20:
@@ -46,7 +46,7 @@ def transform(simplifier: Simplifier, call: Call) -> Sequence[Value]:
 
 
 def short_time_transform(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``STFT``: the transforms of windows that are moved along a signal."""
+    """``STFT``: the transforms of sliding windows."""
     value, window = call.tensor(0), call.input(2)
     batch, samples, *rest = value.shape
     parts = rest[0] if rest else 1
@@ -85,14 +85,14 @@ def _reshaped(simplifier: Simplifier, call: Call, value: Value, *shape: int) -> 
 def _matrix(
     transform: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], size: int, parts: int, kept: int, out_parts: int
 ) -> npt.NDArray[Any]:
-    """What a linear transform makes of each real and imaginary part, one row each."""
+    """The matrix of a linear transform, with one row for each real and imaginary part."""
     if size * parts * kept * out_parts > _LARGEST:
-        raise Refused(f"it transforms {size} numbers, which would take a matrix of more than {_LARGEST}")
+        raise Refused(f"its transform of size {size} needs a matrix of more than {_LARGEST} elements")
     units = np.eye(size)
     rows = np.stack([units, 1j * units][:parts], axis=1).reshape(size * parts, size)
     matrix = transform(rows)[:, :kept]
     return np.stack([matrix.real, matrix.imag][:out_parts], axis=-1).reshape(size * parts, kept * out_parts)
 
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {"DFT": transform, "STFT": short_time_transform}

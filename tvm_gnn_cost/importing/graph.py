@@ -1,4 +1,4 @@
-"""A network as a list of primitive ONNX operators: all sizes known, all constants computed, no control flow."""
+"""A network as a list of primitive ONNX operators: static shapes, folded constants, no control flow."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A value that is only known when the network runs.
+    """A value that is computed when the network runs.
 
     Attributes:
-        name: Its name in the network, or a derived one.
+        name: Its name in the network, or a generated name.
         dtype: Type of its elements; ``ml_dtypes.bfloat16`` for bfloat16.
-        shape: Its sizes.
+        shape: Its shape.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Tensor:
     shape: tuple[int, ...]
 
 
-#: An input or output of an operator: a tensor, a constant, or None for an optional input that is left out.
+#: An input or output of an operator: a tensor, a constant, or None for an omitted optional input.
 Operand = Tensor | npt.NDArray[Any] | None
 
 
@@ -35,12 +35,12 @@ class Node:
     """An operator of a network.
 
     Attributes:
-        operator: Its ONNX name, with the domain and a colon before it if that is not ONNX's own.
-        version: The operator set version that its definition is from.
-        name: The name to report; that of the operator it was expanded from, if it was.
+        operator: Its ONNX name, prefixed by its domain and a colon if that is not ONNX's.
+        version: The operator set version of its definition.
+        name: Its name in the network, or that of the operator that it was expanded from.
         inputs: Its operands.
         outputs: The tensors that it computes.
-        attributes: Attributes by name, those included that have a default.
+        attributes: Attributes by name, including defaults.
     """
 
     operator: str
@@ -56,9 +56,9 @@ class Graph:
     """A network.
 
     Attributes:
-        inputs: What a caller passes, in order.
-        outputs: What it returns by name, in order: tensors that the nodes compute, inputs, or constants.
-        nodes: Its operators, each after those that it reads.
+        inputs: The inputs, in order.
+        outputs: Names and values of the outputs, in order: tensors, inputs or constants.
+        nodes: Its operators in topological order.
     """
 
     inputs: tuple[Tensor, ...]
@@ -66,13 +66,13 @@ class Graph:
     nodes: tuple[Node, ...]
 
     def uses(self) -> Counter[Tensor]:
-        """How often each tensor is read; by a node that reads it twice, and as an output, too."""
+        """Number of uses of each tensor, outputs included."""
         read = (operand for node in self.nodes for operand in node.inputs)
         return Counter(output for output in (*read, *(item for _, item in self.outputs)) if isinstance(output, Tensor))
 
 
 def live_nodes(nodes: Sequence[Node], outputs: Sequence[Operand]) -> tuple[Node, ...]:
-    """The nodes that some output depends on, in their order."""
+    """The nodes that an output depends on, in order."""
     needed = {output for output in outputs if isinstance(output, Tensor)}
 
     def backwards() -> Iterator[Node]:

@@ -13,25 +13,25 @@ import numpy.typing as npt
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing.graph import Graph, Node, Tensor
 
-#: A tensor's sizes; a name stands for one that is open, and the same name for the same size.
+#: A shape with names for dynamic dimensions; the same name stands for the same size.
 OpenShape = tuple[int | str, ...]
 
-#: Elements of an input: TVM counts them in 32 bits, and one example of float32 takes 8 GiB.
+#: Maximum number of elements of an input: TVM counts in 32 bits, and float32 takes 8 GiB.
 _MOST_ELEMENTS = 2**31 - 1
 
 
 def fixed_shapes(
     name: str, declared: Mapping[str, OpenShape], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of a network's inputs, all sizes fixed.
+    """The static shapes of a network's inputs.
 
     Args:
-        name: The network's.
-        declared: The shape of each input as the network has it.
-        shapes: What the user says, by input; an open size that another input shares is fixed there too.
+        name: The network's name.
+        declared: The declared shape of each input.
+        shapes: The shapes that the user gives; a dynamic dimension that another input shares is fixed there too.
 
     Raises:
-        InputError: there is no such input, a size contradicts the network, or one is left open.
+        InputError: there is no such input, a shape contradicts the network, or a dimension stays dynamic.
 
     >>> fixed_shapes("net", {"ids": ("n", 128), "mask": ("n", 128)}, {"ids": (2, 128)})
     {'ids': (2, 128), 'mask': (2, 128)}
@@ -44,7 +44,7 @@ def fixed_shapes(
         if shape is None:
             raise InputError(f"{name} has no input '{given}'; it has: {', '.join(declared)}")
         fits = len(shape) == len(shapes[given]) and all(size > 0 for size in shapes[given])
-        # setdefault: the first input that fixes a size decides, and a later one must agree.
+        # setdefault: the first input fixes a dimension, and later ones must agree.
         if not fits or any(
             size != (sizes.setdefault(declared_size, size) if isinstance(declared_size, str) else declared_size)
             for declared_size, size in zip(shape, shapes[given], strict=True)
@@ -60,8 +60,8 @@ def fixed_shapes(
             if isinstance(size, str) and size not in sizes:
                 example = _text(tuple(1 if isinstance(size, str) else size for size in shape))
                 raise InputError(
-                    f"input '{given}' of {name} leaves its dimension {axis} ({size}) open, and TVM tunes fixed sizes: "
-                    f"say --shape {given}={example}, or shapes= in Python, with the size that you need"
+                    f"dimension {axis} ({size}) of input '{given}' of {name} is dynamic, and TVM tunes static shapes: "
+                    f"pass --shape {given}={example}, or shapes= in Python, with the size that you need"
                 )
         fixed[given] = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
         if math.prod(fixed[given]) > _MOST_ELEMENTS:
@@ -79,20 +79,20 @@ def example_inputs(
     given: Mapping[str, npt.NDArray[Any]],
     limits: Mapping[str, int] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """An example of each input, in their order; drawn from a fixed seed where the user gives none.
+    """An example of each input, in order; random with a fixed seed where the user gives none.
 
-    Floats are normal. Integers that are used as indices are drawn from all that are valid; others are 0 or 1, which are
-    valid masks and choices.
+    Floats are normally distributed. Indices are drawn from their valid range; other integers are 0 or 1, which are
+    valid masks.
 
     Args:
-        name: The network's.
+        name: The network's name.
         shapes: Shape of each input.
         types: Type of each input.
         given: The user's examples.
-        limits: Inputs that are used as indices -> what their values must be less than.
+        limits: Inputs that are used as indices -> exclusive upper bound.
 
     Raises:
-        InputError: an example is of another shape or type, or a type cannot be drawn.
+        InputError: an example has another shape or type, or a type is not supported.
     """
     rng = np.random.default_rng(0)
     result = {}
@@ -109,23 +109,23 @@ def example_inputs(
 
 
 def read_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Reads example inputs by name from an npz file; nothing in it is unpickled.
+    """Reads example inputs by name from an npz file, without unpickling.
 
     Raises:
-        InputError: it is no npz file, or holds something else than arrays of numbers.
+        InputError: it is not an npz file of numeric arrays.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    # NumPy and zipfile raise nearly any error for a damaged archive, and NumPy takes a file without a zip's end for a
-    # pickle. A lone .npy is no context manager.
+    # NumPy and zipfile raise many types of errors for a damaged archive, and NumPy takes a truncated zip for a pickle.
+    # A .npy is not a context manager.
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        raise InputError(f"{path} is no npz file of arrays (numpy.savez) by the inputs' names") from error
+        raise InputError(f"{path} is not an npz file (numpy.savez) with an array for each input name") from error
     no_array = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
-    if no_array:  # NumPy gives the bytes of a member that is no array
-        raise InputError(f"{path} is no npz file of arrays alone: '{no_array[0]}' is none")
+    if no_array:  # NumPy returns the bytes of other members
+        raise InputError(f"{path} has a member that is not an array: '{no_array[0]}'")
     return arrays
 
 
@@ -149,20 +149,20 @@ def _text(shape: OpenShape) -> str:
     return ",".join(map(str, shape))
 
 
-#: Operators that pass the values of their first operand on.
+#: Operators that preserve the values of their first operand.
 _PASSED_ON = frozenset(
     ("Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand", "Slice", "Tile", "Split", "Identity")
 )
 
 
 def index_limits(graph: Graph) -> dict[str, int]:
-    """For each input that is used as an index, the number of rows of the smallest tensor that it indexes.
+    """For each input that is used as an index, the size of the smallest dimension that it indexes.
 
     Args:
         graph: The network.
 
     Returns:
-        Name of the input -> its values must be less than this; inputs that index nothing are missing.
+        Name of the input -> exclusive upper bound; inputs that are not indices are missing.
     """
     limits: dict[Tensor, int] = {}
     for node in reversed(graph.nodes):
@@ -198,7 +198,7 @@ def _read(node: Node, limits: Mapping[Tensor, int]) -> dict[Tensor, int]:
         values = tensors[1:] if node.operator == "Where" and isinstance(node.inputs[0], Tensor) else tensors
         return dict.fromkeys(values, limit)
     if node.operator == "Add":
-        # An offset, as of positions.
+        # An offset, as of position ids.
         added = sum(int(np.max(operand)) for operand in node.inputs if isinstance(operand, np.ndarray) and operand.size)
         share = (limit - 1 - added) // max(1, len(tensors)) + 1
         return dict.fromkeys(tensors, max(1, share))

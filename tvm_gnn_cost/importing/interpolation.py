@@ -1,4 +1,4 @@
-"""What each element of a resized tensor is a sum of: computed in NumPy, as all sizes are known."""
+"""Interpolation weights of ``Resize``, computed in NumPy because all shapes are static."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ResizedAxis:
-    """An axis that is resized.
+    """A resized axis.
 
     Attributes:
-        axis: Which one.
-        size: Its size before.
-        scale: The factor between its sizes, which may lead to a fraction of an element.
-        places: For each element after, its coordinate between the elements before.
-        numbers: For each element after, the numbers of those before that it is a sum of.
-        weights: Their weights; None if it is one element.
+        axis: Its number.
+        size: Its input size.
+        scale: Output size / input size, before rounding.
+        places: For each output element, its coordinate in the input.
+        numbers: For each output element, the input elements that it is a weighted sum of.
+        weights: Their weights; None for a single element.
     """
 
     axis: int
@@ -38,11 +38,11 @@ class ResizedAxis:
 
     @property
     def out(self) -> int:
-        """Its size after."""
+        """Its output size."""
         return len(self.numbers)
 
     def outside(self) -> npt.NDArray[np.bool_]:
-        """Which elements after lie outside of those before."""
+        """Which output elements lie outside of the input."""
         result: npt.NDArray[np.bool_] = (self.places < 0) | (self.places > self.size - 1)
         return result
 
@@ -54,7 +54,7 @@ class Resizing:
     Attributes:
         axes: The axes whose elements change.
         is_cubic, is_nearest, antialias: The mode.
-        extrapolation: The value of elements outside, if they have one of their own.
+        extrapolation: The value of elements outside; None without extrapolation.
     """
 
     axes: tuple[ResizedAxis, ...]
@@ -64,7 +64,7 @@ class Resizing:
     extrapolation: float | None
 
     def outside(self, rank: int) -> npt.NDArray[np.bool_] | None:
-        """Which elements have the value for those outside; of size 1 along axes that do not matter. None if none do."""
+        """Mask of the elements outside, of size 1 along axes that do not matter; None if there are none."""
         if self.extrapolation is None:
             return None
         output: Any = np.zeros([1] * rank, bool)
@@ -79,14 +79,14 @@ def resizing(
     """How ``Resize`` or ``Upsample`` resizes a tensor.
 
     Args:
-        operator: Which of them.
+        operator: ``Resize`` or ``Upsample``.
         version: The operator set version that its definition is from.
-        attributes: Its attributes, those included that have a default.
-        shape: The sizes of the tensor.
-        operands: All its operands; those behind the first must be arrays or None.
+        attributes: Its attributes, including defaults.
+        shape: The shape of the tensor.
+        operands: All its operands; those after the first must be arrays or None.
 
     Raises:
-        Refused: it is used in a way that has no meaning, or another one in ONNX than in ONNX Runtime.
+        Refused: its use is invalid, or differs between ONNX and ONNX Runtime.
     """
     mode = str(attributes.get("mode", "nearest"))
     if mode not in ("nearest", "linear", "bilinear", "trilinear", "cubic"):
@@ -120,7 +120,7 @@ def resizing(
             else _weighted(mode == "cubic", attributes, shape[axis], factor, places)
         )
         if size == shape[axis]:
-            # By its scale it changes, by its size it does not.
+            # Its scale resizes it, its size does not.
             identity = numbers[:, 0] if weights is None else places
             if np.abs(identity - np.arange(size)).max() > 1e-5:
                 raise Refused("an axis that keeps its size at another scale is resized by ONNX, not by ONNX Runtime")
@@ -144,7 +144,7 @@ def _constant(operands: Sequence[Any], position: int, meaning: str) -> list[floa
 def _factors(
     operator: str, version: int, attributes: Mapping[str, Any], shape: Sequence[int], operands: Sequence[Any]
 ) -> tuple[list[Any], list[int]]:
-    """The factor of each axis, in float32, and the sizes after."""
+    """The scale of each axis, in float32, and the output shape."""
     position = 1 if operator == "Upsample" or version < 11 else 2
     scales = attributes.get("scales") if "scales" in attributes else _constant(operands, position, "scales")
     if scales is not None:
@@ -159,14 +159,14 @@ def _factors(
     policy = attributes.get("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return factors, [int(item) for item in wanted]
-    # The smaller or the larger one of the ratios, for all axes.
+    # The smaller or larger ratio, for all axes.
     choose = min if policy == "not_larger" else max
     ratio = choose(item / size for item, size in zip(wanted, shape, strict=True))
     return [choose(factors)] * len(shape), [int(np.floor(ratio * size + 0.5)) for size in shape]
 
 
 def _coordinates(mode: str, before: int, after: int, factor: Any, start: float, end: float) -> Floats:
-    """Where each element after lies between those before; in float32, as ONNX Runtime computes it."""
+    """The input coordinate of each output element, in float32 as ONNX Runtime computes it."""
     single = np.float32
     place, size, out, scale = np.arange(after, dtype=single), single(before), single(after), single(factor)
     half, whole = single(0.5), single(1)
@@ -194,11 +194,11 @@ def _coordinates(mode: str, before: int, after: int, factor: Any, start: float, 
 
 
 def _nearest(mode: str, size: int, factor: Any, places: Floats) -> Integers:
-    """The number of the nearest element for each coordinate."""
-    # ONNX Runtime takes what is so near to the middle for the middle.
+    """The index of the nearest element for each coordinate."""
+    # ONNX Runtime treats coordinates this close to the middle as the middle.
     exact, nearly = places.astype(np.float64), 0.5 + 1e-6
     rounded = {
-        # What came before these modes.
+        # Before there were modes.
         "simple": np.ceil(places) if factor < 1 else np.trunc(places),
         "floor": np.floor(places),
         "ceil": np.ceil(places),
@@ -211,9 +211,9 @@ def _nearest(mode: str, size: int, factor: Any, places: Floats) -> Integers:
 
 
 def _check_certain(mode: str, places: Floats) -> None:
-    """Refuses coordinates that are rounded down or up by the last bit of their computation.
+    """Refuses coordinates whose rounding depends on the last bit.
 
-    ONNX Runtime's computation of this one mode is not known to the bit.
+    ONNX Runtime's computation of this mode is not known bit by bit.
     """
     if mode in ("floor", "ceil") and (np.abs(places - np.rint(places)) < 1e-5).any():
         raise Refused(f"it is uncertain to which element '{mode}' with half_pixel_symmetric leads")
@@ -222,7 +222,7 @@ def _check_certain(mode: str, places: Floats) -> None:
 def _weighted(
     is_cubic: bool, attributes: Mapping[str, Any], size: int, factor: Any, places: Floats
 ) -> tuple[Integers, Floats]:
-    """The elements around each coordinate, and their weights: fewer elements after have a wider reach."""
+    """The elements around each coordinate and their weights; downscaling widens the support."""
     exact = places.astype(np.float64)
     if not is_cubic:
         exact = exact.clip(0, size - 1)
@@ -240,7 +240,7 @@ def _weighted(
 
 
 def _cubic(away: Floats, a: float) -> Floats:
-    """Keys' kernel at a distance."""
+    """Keys' cubic convolution kernel."""
     near = ((a + 2) * away - (a + 3)) * away * away + 1
     far = ((away - 5) * away + 8) * away * a - 4 * a
     weights: Floats = np.where(away <= 1, near, np.where(away < 2, far, 0))
@@ -271,5 +271,5 @@ def resize_constant(_: Simplifier, call: Call) -> Sequence[Value] | None:
     return [resized.astype(value.dtype)]
 
 
-#: Operators that this module computes if they are constant.
+#: Operator -> its expansion.
 EXPANSIONS: Mapping[str, Expansion] = {"Resize": resize_constant, "Upsample": resize_constant}

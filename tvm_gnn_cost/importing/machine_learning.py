@@ -1,4 +1,4 @@
-"""Writes operators of the domain ``ai.onnx.ml``: scaling, linear models and trees on numbers."""
+"""Expands operators of the domain ``ai.onnx.ml``: scaling, linear models and decision trees on numeric features."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier
 
 _OPSET = 18
 
-#: No matrix of which nodes lead to which leaves has more numbers.
+#: Maximum number of elements of the matrix of paths.
 _LARGEST = 2**24
 
-#: The comparison that leads to a tree's true branch; those that ONNX lacks are the opposite of another one.
+#: The comparison of a branch mode; those that ONNX lacks are negations of others.
 _COMPARISONS = {
     "BRANCH_LEQ": ("LessOrEqual", False),
     "BRANCH_LT": ("Less", False),
@@ -31,7 +31,7 @@ _COMPARISONS = {
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes one operator in ONNX's own."""
+    """Expands one operator to operators of ONNX's default domain."""
 
     simplifier: Simplifier
     call: Call
@@ -43,12 +43,12 @@ class _Writer:
         return self.call.attributes.get(name)
 
     def floats(self, name: str) -> npt.NDArray[Any]:
-        """A list of numbers, which is an attribute of either type."""
+        """A list of numbers, from a float or a string attribute."""
         tensor = self.attribute(f"{name}_as_tensor")
         return np.asarray(self.attribute(name) or (), np.float32) if tensor is None else np.asarray(tensor)
 
     def numbers(self, dtype: Any = np.float32) -> Any:
-        """The operand in a type of floats."""
+        """The operand as float32 or float64."""
         return self.cast(self.call.tensor(0), dtype)
 
     def cast(self, value: Any, dtype: Any) -> Any:
@@ -58,7 +58,7 @@ class _Writer:
         return self("Cast", value, to=helper.np_dtype_to_tensor_dtype(wanted))
 
     def rows(self, dtype: Any = np.float32) -> Any:
-        """The operand in a type of floats, as a matrix."""
+        """The operand as a matrix of floats."""
         value = self.numbers(dtype)
         return value if len(value.shape) == 2 else self("Reshape", value, np.array([-1, value.shape[-1]]))
 
@@ -102,13 +102,13 @@ def _normalizer(write: _Writer) -> Any:
         size = write("ReduceSum", write("Abs", x), axes)
     else:
         size = write("Sqrt", write("ReduceSum", write("Mul", x, x), axes))
-    # A row of zeros stays as it is.
+    # A row of zeros stays zero.
     zero, one = np.array(0, np.float32), np.array(1, np.float32)
     return write("Div", x, write("Where", write("Equal", size, zero), one, size))
 
 
 def _linear(write: _Writer, count: int) -> Any:
-    """The products of rows with ``count`` lists of coefficients."""
+    """The products of rows with ``count`` vectors of coefficients."""
     matrix = write.floats("coefficients").reshape(count, -1).T
     scores = write("MatMul", write.rows(), np.ascontiguousarray(matrix))
     intercepts = write.floats("intercepts")
@@ -116,10 +116,10 @@ def _linear(write: _Writer, count: int) -> Any:
 
 
 def _transformed(write: _Writer, scores: Any, kind: str) -> Any:
-    """Scores behind the operator's last function."""
+    """Scores after the operator's post transform."""
     names = {"NONE": None, "LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
     if kind not in names:
-        raise Refused(f"its last function is {kind}")
+        raise Refused(f"its post transform is {kind}")
     name = names[kind]
     return scores if name is None else write(name, scores)
 
@@ -131,10 +131,10 @@ def _linear_regressor(write: _Writer) -> Any:
 def _linear_classifier(write: _Writer) -> Any:
     labels = write.attribute("classlabels_ints")
     if not labels:
-        raise Refused("its labels are of the type string")
+        raise Refused("its labels are strings")
     count = write.floats("coefficients").size // write.rows().shape[1]
     if count != len(labels):
-        raise Refused("it tells two classes by one score")
+        raise Refused("it distinguishes two classes by one score")
     scores = _linear(write, count)
     best = write("ArgMax", scores, axis=1, keepdims=0)
     return [
@@ -145,14 +145,14 @@ def _linear_classifier(write: _Writer) -> Any:
 
 @dataclass(frozen=True)
 class _Trees:
-    """Trees as arrays: which of the nodes lead to which of the leaves.
+    """Decision trees as arrays.
 
     Attributes:
-        features: The column that each node reads.
-        values: What it is compared with: ``(nodes,)``, or ``(nodes, members)`` of sets, which NaN fills.
-        modes: How, as in ``BRANCH_LEQ``.
-        tracks: Whether a missing number leads to the true branch.
-        paths: ``(nodes, leaves)``: 1 or -1 where a leaf is behind the true or the false branch of a node, else 0.
+        features: The feature that each node compares.
+        values: The threshold: ``(nodes,)``, or ``(nodes, members)`` for set membership, padded with NaN.
+        modes: The comparison, such as ``BRANCH_LEQ``.
+        tracks: Whether a missing value takes the true branch.
+        paths: ``(nodes, leaves)``: 1 or -1 where a leaf is below the true or the false branch of a node, else 0.
         weights: ``(leaves, targets)``.
     """
 
@@ -165,10 +165,10 @@ class _Trees:
 
 
 def _summed(write: _Writer, trees: _Trees) -> Any:
-    """The sum of the weights of the leaves that each row comes to: ``(rows, targets)``.
+    """The sum of the weights of the leaves that each row reaches: ``(rows, targets)``.
 
-    All nodes are compared at once. A row comes to a leaf if all nodes on its path decide for it, which a product with
-    the matrix of the paths counts.
+    All nodes are compared at once. A row reaches a leaf if all nodes on its path decide for it, which a product with
+    the matrix of paths counts.
     """
     dtype = np.float64 if write.call.tensor(0).dtype == np.float64 else np.float32
     x = write.rows(dtype)
@@ -185,7 +185,7 @@ def _summed(write: _Writer, trees: _Trees) -> Any:
             decided = write("Or", decided, write("And", write("IsNaN", read), trees.tracks[chosen].astype(bool)))
         parts.append(write.cast(decided, np.float32))
     decisions = parts[0] if len(parts) == 1 else write("Concat", *parts, axis=1)
-    # A path agrees in as many true decisions as it has true branches, and in none of its false ones.
+    # A path is taken if the number of true decisions on it is its number of true branches.
     wanted = (paths > 0).sum(0).astype(np.float32)
     agreed = write("MatMul", decisions, paths.astype(np.float32))
     reached = write.cast(write("Equal", agreed, wanted), dtype)
@@ -193,19 +193,19 @@ def _summed(write: _Writer, trees: _Trees) -> Any:
 
 
 def _decided(write: _Writer, mode: str, read: Any, values: npt.NDArray[Any]) -> Any:
-    """Whether each number leads to the true branch of its node."""
+    """Whether each value takes the true branch of its node."""
     if mode == "BRANCH_MEMBER":
         equal = write("Equal", write("Unsqueeze", read, np.array([-1])), values)
         return write.cast(write("ReduceMax", write.cast(equal, np.float32), np.array([-1]), keepdims=0), np.bool_)
     if mode not in _COMPARISONS:
-        raise Refused(f"its nodes are of the kind {mode}")
+        raise Refused(f"its nodes have the mode {mode}")
     operator, is_opposite = _COMPARISONS[mode]
     decided = write(operator, read, values[..., 0])
     return write("Not", decided) if is_opposite else decided
 
 
 def _paths(children: Mapping[int, tuple[int, int]], roots: Sequence[int], leaves: Sequence[int]) -> npt.NDArray[Any]:
-    """The matrix of the paths; nodes and leaves are numbers, and nodes come in the order of ``children``."""
+    """The matrix of paths; nodes are in the order of ``children``."""
     rows = {node: row for row, node in enumerate(children)}
     columns = {leaf: column for column, leaf in enumerate(leaves)}
     if len(rows) * len(columns) > _LARGEST:
@@ -219,14 +219,14 @@ def _paths(children: Mapping[int, tuple[int, int]], roots: Sequence[int], leaves
                 paths[rows[above], columns[node]] = sign
             continue
         if len(path) > len(children):
-            raise Refused("its trees have a circle")
+            raise Refused("its trees have a cycle")
         true, false = children[node]
         stack += [(true, (*path, (node, 1))), (false, (*path, (node, -1)))]
     return paths
 
 
 def _trees_of_lists(write: _Writer, kind: str, targets: int) -> _Trees:
-    """The trees of the older operators, whose nodes have a number within their tree."""
+    """The trees of the older operators, whose nodes are numbered within their tree."""
     names = list(zip(write.attribute("nodes_treeids"), write.attribute("nodes_nodeids"), strict=True))
     number = {name: i for i, name in enumerate(names)}
     modes = write.attribute("nodes_modes")
@@ -260,7 +260,7 @@ def _tree_regressor(write: _Writer) -> Any:
     if kind == "AVERAGE":
         prediction = write("Div", prediction, np.array(len(set(write.attribute("nodes_treeids"))), np.float32))
     elif kind != "SUM":
-        raise Refused(f"it takes the {kind} of its trees")
+        raise Refused(f"its aggregate function is {kind}")
     base = write.floats("base_values").astype(np.float32)
     prediction = write("Add", prediction, base) if base.size else prediction
     return _transformed(write, prediction, write.attribute("post_transform"))
@@ -269,9 +269,9 @@ def _tree_regressor(write: _Writer) -> Any:
 def _tree_classifier(write: _Writer) -> Any:
     labels = write.attribute("classlabels_int64s")
     if not labels:
-        raise Refused("its labels are of the type string")
+        raise Refused("its labels are strings")
     if len(set(write.attribute("class_ids"))) == 1:
-        raise Refused("it tells two classes by one score")
+        raise Refused("it distinguishes two classes by one score")
     scores = write.cast(_summed(write, _trees_of_lists(write, "class", len(labels))), np.float32)
     base = write.floats("base_values").astype(np.float32)
     scores = write("Add", scores, base) if base.size else scores
@@ -283,7 +283,7 @@ def _tree_classifier(write: _Writer) -> Any:
 
 
 def _trees(write: _Writer) -> Any:
-    """``TreeEnsemble``: nodes and leaves have numbers of their own."""
+    """``TreeEnsemble``, whose nodes and leaves are numbered separately."""
     names = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
     modes = [names[int(attribute)] for attribute in write.attribute("nodes_modes")]
     count, targets = len(modes), int(write.attribute("n_targets"))
@@ -297,7 +297,7 @@ def _trees(write: _Writer) -> Any:
     ]
     children = dict(enumerate(zip(*behind, strict=True)))
     leaves = [count + i for i in range(len(leaf_targets))]
-    # A tree of one leaf is a node both of whose branches are that leaf.
+    # A tree of a single leaf is encoded as a node with that leaf in both branches.
     if any(true == false for true, false in children.values()):
         raise Refused("one of its trees is a single leaf")
     weights = np.zeros((len(leaves), targets), np.float64)
@@ -313,13 +313,13 @@ def _trees(write: _Writer) -> Any:
     if kind == "AVERAGE":
         total = write("Div", total, np.array(len(roots), total.dtype))
     elif kind != "SUM":
-        raise Refused(f"it takes the {kind} of its trees")
+        raise Refused(f"its aggregate function is {kind}")
     last = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[write.attribute("post_transform")]
     return write.cast(_transformed(write, total, last), write.call.tensor(0).dtype)
 
 
 def _with_sets(splits: npt.NDArray[Any], modes: Sequence[str], members: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """What each node compares with, one row each: its number, or the members of its set; a NaN ends each set."""
+    """The thresholds of the nodes, one row each, or the members of their sets, which NaN terminates."""
     rows = [[split] for split in splits.tolist()]
     given = iter([] if members is None else members.tolist())
     for row, mode in zip(rows, modes, strict=True):
@@ -340,5 +340,5 @@ _WRITTEN: dict[str, Callable[[_Writer], Any]] = {
     "TreeEnsembleRegressor": _tree_regressor,
 }
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {f"ai.onnx.ml:{name}": _written(write) for name, write in _WRITTEN.items()}

@@ -1,4 +1,4 @@
-"""What a text that names a network means; nothing here needs torch, so that a mistake is told at once."""
+"""Interprets the name of a network, without torch, so that errors are reported at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_gnn_cost.files import check_input_file
 #: Suffixes of files that hold a network.
 NETWORK_FILES = (".onnx", ".pt2")
 
-#: Those of files of weights alone, and of files that are read by unpickling.
+#: Suffixes of files with only weights, and of pickles.
 _OTHER_FILES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".ts", ".jit", ".safetensors")
 
 
@@ -40,10 +40,10 @@ def name_of(source: Any) -> str:
 
 
 def check_network(source: Any) -> None:
-    """Refuses a file that is missing or holds no network; a function, a name and an object pass.
+    """Refuses a file that is missing or is not a network. Functions, names and objects pass.
 
     Raises:
-        InputError: there is no such file, it is of another kind, or its name is not Unicode.
+        InputError: the file does not exist, is not a network, or its name is not Unicode.
     """
     if not isinstance(source, str | Path) or is_function(str(source)):
         return
@@ -56,8 +56,8 @@ def check_network(source: Any) -> None:
         check_input_file(path)
     elif path.suffix.lower() in _OTHER_FILES:
         raise InputError(
-            f"{path} holds weights or a pickled object, no network that can be read safely; export the network in "
+            f"{path} holds weights or a pickled object, which cannot be loaded safely; export the network in "
             "PyTorch with torch.onnx.export or torch.export.save and pass that file"
         )
     elif path.is_file():
-        raise InputError(f"{path} is of another kind; a network's file is .onnx or .pt2")
+        raise InputError(f"{path} is not a network; expected a file that ends in .onnx or .pt2")

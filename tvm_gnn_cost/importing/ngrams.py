@@ -1,4 +1,4 @@
-"""Writes ``TfIdfVectorizer``: how often each of some sequences of numbers occurs."""
+"""Expands ``TfIdfVectorizer``, which counts n-grams."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier
 
 
 def vectorize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``TfIdfVectorizer``, of integers: an element of the output for each sequence of the pool.
+    """``TfIdfVectorizer`` of integers: one output element for each n-gram of the pool.
 
-    A sequence occurs where its numbers follow each other, or do so when up to ``max_skip_count`` are left out between
-    each two of them.
+    An n-gram occurs where its numbers follow each other, with up to ``max_skip_count`` skipped between any two.
     """
     value, attributes = call.tensor(0), call.attributes
     pool = attributes.get("pool_int64s")
     if pool is None:
-        raise Refused("its type is string")
+        raise Refused("it is of type string")
     places = np.array(attributes["ngram_indexes"])
     length = value.shape[-1]
     row = value if len(value.shape) == 2 else simplifier.emit("Reshape", value, np.array([1, length]), name=call.name)
@@ -47,7 +46,7 @@ def vectorize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
 
 
 def _by_size(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, npt.NDArray[Any]]]:
-    """The sequences of each size, one in each row."""
+    """The n-grams of each length, one per row."""
     ends = [*starts[1:], len(pool)]
     return [
         (size, np.array(pool[start:end], np.int64).reshape(-1, size))
@@ -56,7 +55,7 @@ def _by_size(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, npt.
 
 
 def _windows(length: int, size: int, skips: int) -> npt.NDArray[Any]:
-    """Where the numbers of a sequence can be, one place of it in each row."""
+    """The positions of the numbers of an n-gram, one n-gram position per row."""
     steps = range(1, skips + 2) if size > 1 else range(1, 2)
     results = [start + step * np.arange(size) for step in steps for start in range(length - step * (size - 1))]
     return np.array(results, np.int64).reshape(-1, size)
@@ -65,7 +64,7 @@ def _windows(length: int, size: int, skips: int) -> npt.NDArray[Any]:
 def _counted(
     simplifier: Simplifier, call: Call, row: Any, windows: npt.NDArray[Any], sequences: npt.NDArray[Any]
 ) -> Value:
-    """How often each sequence occurs in each row: ``(rows, sequences)``."""
+    """Number of occurrences of each n-gram in each row: ``(rows, n-grams)``."""
     read = simplifier.emit("Gather", row, windows[:, None], axis=1, name=call.name)
     equal = simplifier.emit("Equal", read, sequences.astype(row.dtype), name=call.name)
     number = simplifier.emit("Cast", equal, to=TensorProto.FLOAT, name=call.name)
@@ -77,7 +76,7 @@ def _counted(
 def _arranged(
     simplifier: Simplifier, call: Call, totals: list[Any], columns: list[int], width: int, rows: int
 ) -> Value:
-    """The counts in the columns that they belong to; zeros in all others."""
+    """The counts in their output columns; zeros elsewhere."""
     counts = simplifier.emit("Concat", *totals, np.zeros((rows, 1), np.float32), axis=1, name=call.name)
     order = np.full(width, len(columns))
     order[columns] = np.arange(len(columns))
@@ -86,7 +85,7 @@ def _arranged(
 
 
 def _weighted(simplifier: Simplifier, call: Call, counts: Value, places: npt.NDArray[Any]) -> Value:
-    """Counts, or whether there are any, and that or both with a weight for each sequence."""
+    """Term frequencies, inverse document frequencies, or both."""
     mode = call.attributes["mode"]
     weighted: Any = counts
     if mode == "IDF":
@@ -99,5 +98,5 @@ def _weighted(simplifier: Simplifier, call: Call, counts: Value, places: npt.NDA
     return result
 
 
-#: How the operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {"TfIdfVectorizer": vectorize}

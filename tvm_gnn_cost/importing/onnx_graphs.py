@@ -1,4 +1,4 @@
-"""ONNX models: read without running any code, with fixed sizes, and their outputs."""
+"""ONNX models: loading without executing code, fixing shapes, and running them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """Reads an ONNX file, with the weights that it keeps in files beside it.
+    """Loads an ONNX file with its external weights.
 
     Raises:
-        InputError: it is no ONNX file, its weights lie outside its folder, or ``onnx`` is not installed.
+        InputError: it is not an ONNX file, its weights are outside of its folder, or ``onnx`` is not installed.
         FileNotFoundError: there is no such file.
     """
     package = _onnx()
     from google.protobuf.message import DecodeError
 
-    # A damaged protobuf, and weights that are missing, too short or elsewhere (the checker's own error).
+    # A damaged protobuf, or external weights that are missing, truncated or outside of the folder.
     broken = (DecodeError, ValueError, package.checker.ValidationError)
     try:
         model: onnx.ModelProto = package.load(path, load_external_data=False)
@@ -40,7 +40,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         package.load_external_data_for_model(model, str(path.parent))
         return model
     except broken as error:
-        raise InputError(f"{path} is no whole ONNX file: {' '.join(str(error).split())}") from error
+        raise InputError(f"{path} is not a complete ONNX file: {' '.join(str(error).split())}") from error
 
 
 def accepts(program: Any) -> bool:
@@ -52,14 +52,14 @@ def open_shapes(program: onnx.ModelProto, name: str) -> dict[str, OpenShape]:
     """The shape of each input, in the graph's order.
 
     Raises:
-        InputError: an input is no tensor, or not even the number of its dimensions is known.
+        InputError: an input is not a tensor, or its rank is unknown.
     """
     result = {}
     for value in _inputs(program):
         if not value.type.tensor_type.HasField("shape"):
-            raise InputError(f"input '{value.name}' of {name} is no tensor of a known number of dimensions")
+            raise InputError(f"input '{value.name}' of {name} is not a tensor of known rank")
         result[value.name] = tuple(
-            # Some exporters write 0 or -1 for an open size, and "?" for the name of each.
+            # Some exporters write 0 or -1 for a dynamic dimension, and "?" for the name of each.
             int(item.dim_value) if item.dim_value > 0 else _size_name(item.dim_param) or f"{value.name}[{axis}]"
             for axis, item in enumerate(value.type.tensor_type.shape.dim)
         )
@@ -67,9 +67,9 @@ def open_shapes(program: onnx.ModelProto, name: str) -> dict[str, OpenShape]:
 
 
 def with_shapes(program: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], name: str) -> onnx.ModelProto:  # noqa: ARG001
-    """A copy with the sizes of its inputs fixed and its local functions written out.
+    """A copy with static input shapes and inlined local functions.
 
-    Exporters keep a layer as a function of its own, which TVM's importers do not know.
+    Exporters keep a layer as a local function, which TVM's importers do not support.
     """
     model = _copy(program)
     if model.functions:
@@ -87,12 +87,13 @@ def input_types(program: onnx.ModelProto, name: str) -> dict[str, np.dtype[Any]]
 
 
 def run(program: onnx.ModelProto, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
-    """The outputs of ONNX Runtime, each operator computed as it stands, or of ``onnx``'s own evaluator.
+    """The outputs of ONNX Runtime without optimizations, or of ``onnx``'s reference evaluator.
 
     None if neither can run the model.
     """
     for evaluate in (partial(_run_in_onnxruntime, optimized=False), _run_in_evaluator):
-        # Each raises errors of any type for what it lacks: an operator, its version, a type, room for 2 GiB of weights.
+        # Both raise errors of any type for unsupported operators, versions or types, and for more than 2 GiB of
+        # weights.
         try:
             outputs = evaluate(program, dict(inputs))
         except Exception:
@@ -102,7 +103,7 @@ def run(program: onnx.ModelProto, inputs: Mapping[str, npt.NDArray[Any]]) -> tup
 
 
 def run_again(program: onnx.ModelProto, inputs: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
-    """The outputs of ONNX Runtime with its optimizations, inputs in their order; None if it cannot run the model."""
+    """The outputs of ONNX Runtime with its optimizations; None if it cannot run the model."""
     names = [value.name for value in _inputs(program)]
     try:
         outputs = _run_in_onnxruntime(program, dict(zip(names, inputs, strict=True)), optimized=True)
@@ -117,7 +118,7 @@ def to_onnx(program: onnx.ModelProto, name: str) -> onnx.ModelProto:  # noqa: AR
 
 
 def digest(program: onnx.ModelProto) -> str:
-    """SHA-256 of the graph and its weights, which may be more together than a protobuf can hold."""
+    """SHA-256 of the graph and its weights, which may exceed the size limit of a protobuf."""
     digest = hashlib.sha256()
     graph = program.graph
     for opset in (*program.opset_import, *graph.input, *graph.output, *graph.node, *graph.initializer):
@@ -129,7 +130,7 @@ def _run_in_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any], *, optim
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # an error is raised too
+    options.log_severity_level = 4  # errors are raised anyway
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -143,12 +144,12 @@ def _run_in_evaluator(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[An
 
 
 def _size_name(name: str) -> str:
-    """The name of an open size; empty for what stands for any size."""
+    """The name of a dynamic dimension; empty for an anonymous one."""
     return name if any(item.isalpha() for item in name) and name not in ("None", "unk", "unknown") else ""
 
 
 def _onnx() -> Any:
-    """The package, which is an extra."""
+    """Imports ``onnx``, which is an extra."""
     try:
         import onnx
         import onnx.external_data_helper
@@ -159,11 +160,11 @@ def _onnx() -> Any:
 
 
 def _check_beside(path: Path, tensor: onnx.TensorProto) -> None:
-    """Refuses weights in a file outside the model's folder, whatever the version of ``onnx`` lets pass."""
+    """Refuses external weights outside of the model's folder; some versions of ``onnx`` accept them."""
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     folder = path.parent.resolve()
     if not location or not (folder / location).resolve().is_relative_to(folder):
-        raise ValueError(f"its weight '{tensor.name}' lies in '{location}', outside of its folder")
+        raise ValueError(f"its weight '{tensor.name}' is in '{location}', outside of its folder")
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -173,6 +174,6 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """What a caller passes: files of before 2019 name their weights among the inputs too."""
+    """The inputs without initializers, which files before 2019 list among the inputs too."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]

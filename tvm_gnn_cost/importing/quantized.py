@@ -1,7 +1,7 @@
-"""Writes quantized operators in the arithmetic of integers and floats that they stand for.
+"""Expands quantized operators to integer and float arithmetic.
 
-A real number r is stored as an integer q, with r = (q - zero point) * scale. Numbers are rounded to the nearest
-integer, halves to the even one, and what does not fit becomes the nearest integer that does.
+A real number r is stored as an integer q, with r = (q - zero point) * scale. Values are rounded half to even, and
+saturate.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from onnx import helper
 from tvm_gnn_cost.importing.graph import Tensor
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
 
-#: The version of ONNX's operators that is written.
+#: The ONNX operator set of the expansions.
 _OPSET = 18
 
 _FLOAT32 = np.dtype(np.float32)
 
-#: Types that numbers are stored in.
+#: Quantized types.
 _STORED = tuple(np.dtype(item) for item in (np.int8, np.uint8, np.int16, np.uint16))
 
 
 class _Writer:
-    """Writes one operator.
+    """Expands one operator.
 
     Args:
-        simplifier: Takes the operators that are written.
+        simplifier: Receives the operators.
         call: The operator.
     """
 
@@ -40,25 +40,25 @@ class _Writer:
         return self.simplifier.emit(operator, *inputs, name=self.call.name, **attributes)
 
     def operand(self, position: int) -> Any:
-        """An operand that must be given."""
+        """A required operand."""
         value = self.call.input(position)
         if not isinstance(value, Tensor | np.ndarray):
             raise Refused(f"its input {position} is no tensor")
         return value
 
     def cast(self, value: Any, dtype: Any) -> Any:
-        """A value in another type."""
+        """Casts a value."""
         wanted = np.dtype(dtype)
         if value.dtype == wanted:
             return value
         return self.emit("Cast", value, to=helper.np_dtype_to_tensor_dtype(wanted))
 
     def reshaped(self, value: Any, shape: Sequence[int]) -> Any:
-        """The same elements in other sizes."""
+        """Reshapes a value."""
         return value if value.shape == tuple(shape) else self.emit("Reshape", value, np.array(shape, np.int64))
 
     def spread(self, value: Any, shape: Sequence[int], axis: int, block: int) -> Any:
-        """A scale or zero point in sizes that are broadcast to those of the tensor that it belongs to."""
+        """A scale or zero point, reshaped so that it broadcasts to its tensor."""
         count = int(np.prod(value.shape))
         if len(value.shape) == len(shape) and block:
             place = axis % len(shape)
@@ -67,13 +67,13 @@ class _Writer:
         if count == 1:
             return self.reshaped(value, ())
         if len(value.shape) != 1:
-            raise Refused(f"its scale has the sizes {value.shape}")
+            raise Refused(f"its scale has the shape {value.shape}")
         return self.reshaped(value, (count, *[1] * (len(shape) - 1 - axis % len(shape))))
 
     def stored(self, real: Any, zero: Any, dtype: np.dtype[Any]) -> Any:
-        """A real number in units of the scale as the integer that is stored; the zero point None is 0."""
+        """Quantizes a value that is divided by the scale; the zero point None is 0."""
         if dtype not in _STORED:
-            raise Refused(f"there is no arithmetic of {dtype}")
+            raise Refused(f"type {dtype} is not supported")
         bounds = np.iinfo(dtype)
         output = self.emit("Round", real)
         if _unless_zero(zero) is not None:
@@ -82,17 +82,17 @@ class _Writer:
         return self.cast(self.emit("Clip", output, low, high), dtype)
 
     def requantized(self, total: Any, factor: Any, zero: Any, dtype: np.dtype[Any]) -> Any:
-        """A sum of int32 as the integer that is stored: times the product of the scales."""
+        """Requantizes an int32 sum: multiplied by the product of the scales."""
         return self.stored(self.emit("Mul", self.cast(total, _FLOAT32), factor), zero, dtype)
 
     def factor(self, left: Any, right: Any, result: Any) -> Any:
-        """The scale of a product in units of the result's scale."""
+        """The scale of a product divided by the result's scale."""
         product = self.emit("Mul", self.cast(left, _FLOAT32), self.cast(right, _FLOAT32))
         return self.emit("Div", product, self.cast(result, _FLOAT32))
 
 
 def _unless_zero(point: Any) -> Any:
-    """A zero point; None for one that is known to be 0 and changes nothing."""
+    """A zero point; None for a constant 0."""
     return None if isinstance(point, np.ndarray) and not point.any() else point
 
 
@@ -115,7 +115,7 @@ def quantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         precision = int(call.attributes.get("precision") or 0)
         rounded = helper.tensor_dtype_to_np_dtype(precision) if precision else np.dtype(scale.dtype)
         if call.version >= 23 and rounded.itemsize == 2:
-            # The quotient is one of the scale's type.
+            # The quotient has the scale's type.
             real = writer.cast(writer.cast(real, rounded), _FLOAT32)
         return [writer.stored(real, parameters[1], dtype)]
 
@@ -126,7 +126,7 @@ def dequantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         writer = _Writer(simplifier, call)
         x, scale, zero = writer.operand(0), writer.operand(1), call.input(2)
         if np.dtype(x.dtype) not in (*_STORED, np.dtype(np.int32)):
-            raise Refused(f"there is no arithmetic of {x.dtype}")
+            raise Refused(f"type {x.dtype} is not supported")
         axis, block = int(call.attributes.get("axis", 1)), int(call.attributes.get("block_size", 0))
         wanted = int(call.attributes.get("output_dtype") or 0)
         dtype = helper.tensor_dtype_to_np_dtype(wanted) if wanted else scale.dtype
@@ -139,14 +139,14 @@ def dequantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
 
 
 def dynamic_quantize(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``DynamicQuantizeLinear``: uint8, with the scale and the zero point that the values' range asks for."""
+    """``DynamicQuantizeLinear``: uint8, with scale and zero point from the range of the values."""
     with simplifier.at_opset(_OPSET):
         writer = _Writer(simplifier, call)
         x, zero = writer.operand(0), np.zeros((), np.float32)
         low = writer.emit("Min", zero, writer.emit("ReduceMin", x, keepdims=0))
         high = writer.emit("Max", zero, writer.emit("ReduceMax", x, keepdims=0))
         width = writer.emit("Div", writer.emit("Sub", high, low), np.array(255, np.float32))
-        # Zeros alone have no range.
+        # A tensor of zeros has no range.
         scale = writer.emit("Where", writer.emit("Equal", width, zero), np.ones((), np.float32), width)
         shift = writer.emit("Div", writer.emit("Sub", zero, low), scale)
         point = writer.stored(shift, None, np.dtype(np.uint8))
@@ -188,7 +188,7 @@ def linear_convolution(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         return [writer.requantized(total, factor, writer.reshaped(zero, ()), np.dtype(zero.dtype))]
 
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {
     "DequantizeLinear": dequantize,
     "DynamicQuantizeLinear": dynamic_quantize,

@@ -1,7 +1,7 @@
-"""Writes LSTM, GRU and RNN step by step, in primitive operators.
+"""Unrolls LSTM, GRU and RNN to primitive operators.
 
-ONNX Runtime's quantizer makes ``DynamicQuantizeLSTM`` of an LSTM: its weights are integers, and what they are
-multiplied by is rounded to 256 numbers, whose range is that of the input, or of the states of a step.
+ONNX Runtime's quantizer turns an LSTM into ``DynamicQuantizeLSTM``: its weights are integers, and their other factor is
+quantized to 8 bits, with the range of the input or of a step's states.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from onnx import TensorProto
 from tvm_gnn_cost.importing.graph import Tensor
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Refused, Simplifier, Value
 
-#: An LSTM of ONNX Runtime's with integer weights.
+#: ONNX Runtime's LSTM with integer weights.
 _QUANTIZED = "DynamicQuantizeLSTM"
 
-#: Operator -> number of gates, and the activations of the gates and of what enters and leaves the state.
+#: Operator -> number of gates, and the default activations.
 _OPERATORS = {"LSTM": (4, ("Sigmoid", "Tanh", "Tanh")), "GRU": (3, ("Sigmoid", "Tanh")), "RNN": (1, ("Tanh",))}
 
-#: For each direction, whether it goes through the steps from the last to the first.
+#: For each direction, whether it is reversed.
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
-#: Activation -> the defaults of its parameters alpha and beta, for those that have some; None without a default.
+#: Activation -> the defaults of its parameters alpha and beta, for activations with parameters; None without a default.
 _PARAMETERS: dict[str, tuple[float | None, ...]] = {
     "affine": (None, None),
     "elu": (1.0,),
@@ -34,13 +34,13 @@ _PARAMETERS: dict[str, tuple[float | None, ...]] = {
     "thresholdedrelu": (1.0,),
 }
 
-#: Activations that are operators of the same meaning.
+#: Activations that are ONNX operators.
 _SIMPLE = {item.lower(): item for item in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")}
 
-#: Steps that may be written out at most.
+#: Maximum number of unrolled steps.
 _MOST = 2048
 
-#: The version of ONNX's operators that steps are written in.
+#: The ONNX operator set of the expansion.
 _OPSET = 18
 
 _Activation = Callable[[Value], Any]
@@ -56,7 +56,7 @@ class _Layer:
     """One recurrent operator.
 
     Args:
-        simplifier: Takes the operators that are written.
+        simplifier: Receives the operators.
         call: The operator.
     """
 
@@ -80,7 +80,7 @@ class _Layer:
         self.x = self.emit("Transpose", x, perm=[1, 0, 2]) if self.has_batch_first else x
         self.steps, self.batch, self.features = (int(size) for size in self.x.shape)
         if not 0 < self.steps <= _MOST:
-            raise Refused(f"it has {self.steps} steps, and 1 to {_MOST} can be written out")
+            raise Refused(f"it has {self.steps} steps, and 1 to {_MOST} can be unrolled")
         self.clip = call.attributes.get("clip")
         self.activations = self._activations()
         self.masks = self._masks()
@@ -90,10 +90,10 @@ class _Layer:
         return self.simplifier.emit(operator, *inputs, outputs=outputs, name=self.call.name, **attributes)
 
     def outputs(self) -> Sequence[Value]:
-        """The states after all steps, the last ones, and the last cells."""
+        """The states of all steps, the last states, and the last cells."""
         rows = self.gates * self.hidden
         of_input, of_state = self._biases()
-        # The input's share of the gates is one product, of all steps and directions.
+        # The input's part of the gates is a single product for all steps and directions.
         flat = self.rounded(self.reshaped(self.x, (self.steps * self.batch, self.features)))
         weights = self.reshaped(self.of_input, (len(self.directions) * rows, self.features))
         product = self.emit("MatMul", flat, self.emit("Transpose", weights, perm=[1, 0]))
@@ -108,7 +108,7 @@ class _Layer:
                 share = self.cut(product, 0, step * self.batch, (step + 1) * self.batch)
                 share = self.cut(share, 1, number * rows, (number + 1) * rows)
                 new, changed = direction.step(share, state, cell)
-                # What is behind a sequence's end is zero, and its state stays as it was.
+                # After the end of a sequence, outputs are zero and its state does not change.
                 result[step] = self.masked(step, new, np.zeros((self.batch, self.hidden), self.dtype))
                 state = self.masked(step, new, state)
                 cell = None if changed is None else self.masked(step, changed, cell)
@@ -133,13 +133,13 @@ class _Layer:
         return self.emit("Transpose", self.emit("Mul", values, scale), perm=[0, 2, 1])
 
     def rounded(self, value: Any) -> Any:
-        """What weights are multiplied by."""
+        """Quantizes the other factor of integer weights."""
         if not self.is_quantized:
             return value
         return self.emit("DequantizeLinear", *self.emit("DynamicQuantizeLinear", value, outputs=3))
 
     def _arranged(self, sequences: list[Any], states: list[Any], cells: list[Any]) -> Sequence[Value]:
-        """Outputs in the sizes that the operator has them."""
+        """Outputs in the operator's layout."""
         shape = (self.steps, 1, self.batch, self.hidden)
         every = self.joined([self.reshaped(sequence, shape) for sequence in sequences], 1)
         last: list[Any] = [self.joined([self.reshaped(state, (1, *state.shape)) for state in states], 0), None]
@@ -151,7 +151,7 @@ class _Layer:
         return [every, *last]
 
     def _initial(self, position: int, number: int) -> Any:
-        """The state or the cell [batch, hidden] that a direction begins with."""
+        """The initial state or cell of a direction: [batch, hidden]."""
         if self.operator != "LSTM" and position == 6:
             return None
         given = self.call.input(position)
@@ -162,20 +162,20 @@ class _Layer:
         return self.of_direction(given, number)
 
     def _biases(self) -> tuple[Any, Any]:
-        """The biases [directions, rows] that are added to the input's product, and those of the state's alone."""
+        """The biases [directions, rows] of the input's product, and the separate ones of the state's product."""
         given, rows = self.call.input(3), self.gates * self.hidden
         if given is None:
             return None, None
         first, second = self.cut(given, 1, 0, rows), self.cut(given, 1, rows, 2 * rows)
         if self.operator != "GRU" or not self.call.attributes.get("linear_before_reset"):
             return self.emit("Add", first, second), None
-        # Only the candidate's bias is not simply added: the reset gate comes first.
+        # Only the candidate's bias is separate: the reset gate is applied to it.
         zeros = np.zeros((1, self.hidden), self.dtype)
         kept = np.concatenate([zeros, zeros, zeros + 1], 1)
         return self.emit("Add", first, self.emit("Mul", second, 1 - kept)), self.emit("Mul", second, kept)
 
     def _masks(self) -> list[Value]:
-        """For each step, whether it is one of each sequence [batch, 1]; None where all are long enough."""
+        """For each step, whether each sequence has it: [batch, 1]; None where all are long enough."""
         lengths = self.call.input(4)
         if lengths is None:
             return [None] * self.steps
@@ -185,7 +185,7 @@ class _Layer:
         return [self.emit("Greater", column, np.array(item, np.int32)) for item in range(self.steps)]
 
     def masked(self, step: int, new: Any, old: Any) -> Any:
-        """The new value of sequences that go on to a step, the old one of the others."""
+        """The new value of sequences that have the step, the old value of the others."""
         mask = self.masks[step]
         if mask is None:
             return new
@@ -194,7 +194,7 @@ class _Layer:
         return self.emit("Where", mask, new, old)
 
     def _activations(self) -> list[list[_Activation]]:
-        """The activations of each direction; each takes its parameters in turn."""
+        """The activations of each direction, with their parameters."""
         count, attributes = len(self.defaults), self.call.attributes
         names = attributes.get("activations") or self.defaults * len(self.directions)
         given = [list(attributes.get(item) or ()) for item in ("activation_alpha", "activation_beta")]
@@ -214,7 +214,7 @@ class _Layer:
         return [results[number * count :][:count] for number in range(len(self.directions))]
 
     def _activation(self, name: str, alpha: float = 0.0, beta: float = 0.0) -> _Activation:
-        """An activation with its parameters; what goes in is clipped if the operator says so."""
+        """Applies an activation with its parameters, after clipping."""
         low = name.lower()
         if low not in _SIMPLE and low not in _PARAMETERS:
             raise Refused(f"its activation '{name}' is unknown")
@@ -235,7 +235,7 @@ class _Layer:
         return apply
 
     def clipped(self, value: Any) -> Any:
-        """A value within the operator's bounds."""
+        """Clips a value to the operator's bounds."""
         if not self.clip:
             return value
         return self.emit("Clip", value, self.number(-self.clip), self.number(self.clip))
@@ -245,21 +245,21 @@ class _Layer:
         return np.array(value, self.dtype)
 
     def of_direction(self, value: Any, number: int) -> Any:
-        """One direction's part of a tensor whose first axis is the direction."""
+        """Selects a direction from a tensor whose first axis is the direction."""
         return self.reshaped(self.cut(value, 0, number, number + 1), value.shape[1:])
 
     def cut(self, value: Any, axis: int, start: int, end: int) -> Any:
-        """A part along an axis; the value itself if it is all of it."""
+        """A slice along an axis; the value itself if it is the whole axis."""
         if start == 0 and end == value.shape[axis]:
             return value
         return self.emit("Slice", value, np.array([start]), np.array([end]), np.array([axis]))
 
     def reshaped(self, value: Any, shape: Sequence[int]) -> Any:
-        """The same elements in other sizes."""
+        """Reshapes a value."""
         return value if value.shape == tuple(shape) else self.emit("Reshape", value, np.array(shape, np.int64))
 
     def joined(self, values: list[Any], axis: int) -> Any:
-        """Values one after the other."""
+        """Concatenates values."""
         return values[0] if len(values) == 1 else self.emit("Concat", *values, axis=axis)
 
 
@@ -268,8 +268,8 @@ class _Direction:
 
     Args:
         layer: The layer.
-        number: Of the direction.
-        bias: What is added to the state's product [rows]; None if nothing is.
+        number: The direction.
+        bias: Bias of the state's product [rows]; None without.
     """
 
     def __init__(self, layer: _Layer, number: int, bias: Any) -> None:
@@ -289,7 +289,7 @@ class _Direction:
         self.step = kinds[layer.operator]
 
     def _of_state(self, state: Any, start: int, end: int) -> Any:
-        """The state's share of the gates from ``start`` to ``end``."""
+        """The state's part of the gates from ``start`` to ``end``."""
         hidden = self.layer.hidden
         weights = self.layer.cut(self.weights, 1, start * hidden, end * hidden)
         return self.layer.emit("MatMul", self.layer.rounded(state), weights)
@@ -299,7 +299,7 @@ class _Direction:
         return self.layer.cut(together, 1, number * hidden, (number + 1) * hidden)
 
     def _active(self, place: int, value: Any, cell: Any = None, peephole: int = 0) -> Any:
-        """A gate: with what it sees of the cell, clipped, and activated."""
+        """A gate: with its peephole, clipped and activated."""
         weights = self.peepholes[peephole]
         if cell is not None and weights is not None:
             value = self.layer.emit("Add", value, self.layer.emit("Mul", weights, cell))
@@ -316,7 +316,7 @@ class _Direction:
         candidate = self._active(1, self._gate(total, 3))
         cell = emit("Add", emit("Mul", f, cell), emit("Mul", i, candidate))
         o = self._active(0, self._gate(total, 1), cell, 1)
-        # The cell itself is not clipped, in ONNX Runtime neither.
+        # The cell is not clipped, as in ONNX Runtime.
         return emit("Mul", o, self.activations[2](cell)), cell
 
     def _gru(self, share: Any, state: Any, _: Any) -> tuple[Any, Any]:
@@ -342,9 +342,9 @@ class _Direction:
 def _tensor(call: Call, position: int, meaning: str) -> Any:
     value = call.input(position)
     if not isinstance(value, Tensor | np.ndarray) or len(value.shape) != 3:
-        raise Refused(f"its {meaning} has not three axes")
+        raise Refused(f"its {meaning} does not have three axes")
     return value
 
 
-#: How each operator is written out.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = dict.fromkeys((*_OPERATORS, f"com.microsoft:{_QUANTIZED}"), recurrent)

@@ -25,19 +25,18 @@ def compress(simplifier: Simplifier, call: Call) -> Sequence[Value]:
 
 
 def unknown(_: Simplifier, __: Call) -> Sequence[Value]:
-    """Operators whose operands are not constant, so that nobody knows how large their output is.
+    """Operators whose output shape depends on operands that are not constant.
 
     Raises:
-        Refused: always; of constants they are computed before.
+        Refused: always; with constant operands they are folded before.
     """
     raise Refused("the size of its output depends on values that are only known when it runs")
 
 
 def unpool(simplifier: Simplifier, call: Call) -> Sequence[Value]:
-    """``MaxUnpool``: each element at the place that pooling took it from, zeros elsewhere.
+    """``MaxUnpool``: scatters elements to the positions from which pooling took them, zeros elsewhere.
 
-    The places count the elements of the smallest operand that pooling may have had; zeros are added behind it if a
-    larger one is asked for.
+    The positions refer to the smallest operand that pooling may have had; zeros pad it if ``output_shape`` is larger.
     """
     x = call.input(0)
     if not isinstance(x, Tensor | np.ndarray):
@@ -57,7 +56,7 @@ def unpool(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     if call.input(2) is not None:
         wanted = [int(item) for item in call.constant(2, "output_shape")]
         if any(item < size for item, size in zip(wanted, whole, strict=True)):
-            raise Refused("its output_shape is smaller than what its other attributes give")
+            raise Refused("its output_shape is smaller than its other attributes imply")
     name, flat = call.name, np.array([-1], np.int64)
     # Older operator sets lack some of these operators.
     with simplifier.at_opset(18):
@@ -72,7 +71,7 @@ def unpool(simplifier: Simplifier, call: Call) -> Sequence[Value]:
     return [result]
 
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {
     "Compress": compress,
     "MaxUnpool": unpool,

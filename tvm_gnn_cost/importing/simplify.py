@@ -1,12 +1,12 @@
-"""Simplifies an ONNX model of fixed sizes to a list of primitive operators.
+"""Simplifies an ONNX model with static shapes to a list of primitive operators.
 
-One walk over the operators in their order, with the value of each name at hand:
+A single pass over the operators:
 
-1. what depends on constants alone is computed (``folding.py``), and so is what asks for a size;
-2. control flow whose condition and number of iterations are known is written out (``control_flow.py``);
-3. recurrent and quantized operators are written in primitive ones (``recurrent.py``, ``quantized.py``);
-4. other composite operators are replaced by the definitions that ONNX itself ships (``functions.py``);
-5. what remains is a primitive operator, whose output types ONNX infers.
+1. operators on constants are folded (``folding.py``), and so are those that read a shape;
+2. control flow with constant conditions and iteration counts is unrolled (``control_flow.py``);
+3. recurrent and quantized operators are expanded (``recurrent.py``, ``quantized.py``);
+4. other composite operators are replaced by their function definitions in ONNX;
+5. the rest are primitive operators, whose output types ONNX infers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing.folding import POOLS, RANDOM, counted, evaluate
 from tvm_gnn_cost.importing.graph import Graph, Node, Operand, Tensor, live_nodes
 
-#: What a name stands for while a model is read: an operand, or a sequence of operands.
+#: The value of a name: an operand, or a sequence of operands.
 Value = Operand | list[Any]
 
-#: Constants of at most so many elements may be a shape, an axis or another parameter of an operator.
+#: Maximum number of elements of constants that ONNX's shape inference receives, such as shapes and axes.
 _PARAMETER = 4096
 
-#: No tensor of a network has more elements.
+#: Maximum number of elements of a tensor.
 _LARGEST = 2**31
 
 
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 @dataclass
 class Scope:
-    """The values of the names of a graph, and of the graphs around it."""
+    """The values of names in a graph and in its enclosing graphs."""
 
     values: dict[str, Value] = field(default_factory=dict)
     outer: Scope | None = None
@@ -58,8 +58,7 @@ class Scope:
         raise Refused(f"it reads '{name}', which nothing computes")
 
 
-#: Writes an operator in other ones: takes the simplifier and the operator with its operands, and gives the outputs,
-#: or None if it stays as it is.
+#: Expands an operator: takes the simplifier and the call, and returns the outputs, or None to keep the operator.
 Expansion = Callable[["Simplifier", "Call"], Sequence[Value] | None]
 
 
@@ -70,9 +69,9 @@ class Call:
     Attributes:
         node: The operator.
         inputs: Its operands.
-        attributes: Its attributes, those included that have a default.
-        version: The operator set version that its definition is from.
-        scope: The names that its graphs may read.
+        attributes: Its attributes, including defaults.
+        version: The operator set version of its definition.
+        scope: The names that its subgraphs may read.
         name: The name to report.
     """
 
@@ -84,14 +83,14 @@ class Call:
     name: str
 
     def input(self, position: int) -> Value:
-        """An operand; None if it is left out."""
+        """An operand; None if it is omitted."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def tensor(self, position: int) -> Tensor | npt.NDArray[Any]:
-        """An operand that must be given, and be no sequence.
+        """A required operand that is not a sequence.
 
         Raises:
-            Refused: it is not.
+            Refused: it is missing or a sequence.
         """
         value = self.input(position)
         if not isinstance(value, Tensor | np.ndarray):
@@ -102,7 +101,7 @@ class Call:
         """A constant operand.
 
         Raises:
-            Refused: it is no constant.
+            Refused: it is not constant.
         """
         value = self.input(position)
         if not isinstance(value, np.ndarray):
@@ -114,14 +113,14 @@ class Simplifier:
     """Simplifies one model.
 
     Args:
-        name: The network's, for errors.
+        name: The network's name, for errors.
         primitives: The operators to keep.
-        expansions: How other operators are written in these.
-        seconds: The longest time that it may take.
+        expansions: How other operators are expanded to these.
+        seconds: Time limit in seconds.
 
     Attributes:
         nodes: The primitive operators so far.
-        refused: Why operators cannot be imported: operator -> reason -> names of nodes.
+        refused: Operators that cannot be imported: operator -> reason -> names of nodes.
     """
 
     def __init__(
@@ -138,12 +137,12 @@ class Simplifier:
         """The primitive operators of a model."""
         self.opsets = {opset.domain or "": opset.version for opset in model.opset_import}
         versions = [self.opsets[domain] for domain in ("", "ai.onnx") if domain in self.opsets]
-        # A file whose operators are all of other domains names no set of ONNX's own.
+        # A model with operators of other domains only has no version of ONNX's default domain.
         self.opsets[""] = max(versions, default=1 if self.opsets else 0)
         self.opsets.pop("ai.onnx", None)
         self._check_opset()
         if not model.graph.output:
-            raise InputError(f"{self.name} has no output, so that there is nothing to compute")
+            raise InputError(f"{self.name} has no outputs")
         scope = Scope({initializer.name: _weight(initializer) for initializer in model.graph.initializer})
         for sparse in model.graph.sparse_initializer:
             scope.values[sparse.values.name] = _dense(sparse)
@@ -176,9 +175,9 @@ class Simplifier:
         """The values of a graph's outputs.
 
         Args:
-            graph: The graph; what it reads must be in ``scope``.
+            graph: The graph; the names that it reads must be in ``scope``.
             scope: The values of its inputs; those of its nodes are added.
-            prefix: Of the names of its tensors.
+            prefix: Prefix of the names of its tensors.
         """
         for node in graph.node:
             self.node(node, scope, prefix, "")
@@ -189,13 +188,13 @@ class Simplifier:
 
         Args:
             node: The operator.
-            scope: Has its operands.
-            prefix: Of the names of its tensors.
-            reported: The name to report, of the operator that it was expanded from; its own if empty.
+            scope: Holds its operands.
+            prefix: Prefix of the names of its tensors.
+            reported: The name of the operator that it was expanded from; empty for the operator itself.
         """
         name = reported or node.name or (node.output[0] if node.output else "")
         if time.monotonic() > self.end:
-            raise InputError(f"importing did not end in time; it had come to {node.op_type} '{name}'")
+            raise InputError(f"importing took too long, at {node.op_type} '{name}'")
         try:
             outputs = self._values(node, scope, prefix, name)
         except Refused as error:
@@ -206,7 +205,7 @@ class Simplifier:
                 scope.values[output] = value
 
     def refuse(self, operator: str, reason: str, name: str) -> None:
-        """Notes that an operator cannot be imported."""
+        """Records that an operator cannot be imported."""
         self.refused.setdefault((operator, reason), []).append(name)
 
     def _values(self, node: onnx.NodeProto, scope: Scope, prefix: str, name: str) -> Sequence[Value]:
@@ -215,7 +214,7 @@ class Simplifier:
         inputs = tuple(scope[value] for value in node.input)
         schema = self._schema(node.op_type, domain)
         if schema is None and not domain:
-            # ONNX Runtime writes some operators of its own into ONNX's domain, or newer ones into older sets.
+            # ONNX Runtime adds non-standard operators to ONNX's domain, and newer operators to older operator sets.
             operator = f"com.microsoft:{operator}"
         version = schema.since_version if schema is not None else 1
         call = Call(node, inputs, _attributes(node, schema), version, scope, name)
@@ -240,18 +239,18 @@ class Simplifier:
         if schema is None and domain:
             raise Refused(f"there is no rule for it, which is of the domain {domain}")
         if schema is None:
-            raise Refused(f"operator set {self.opsets['']} of ONNX has no such operator")
+            raise Refused(f"ONNX operator set {self.opsets['']} does not have it")
         if operator not in self.primitives:
             raise Refused("its result is random" if operator in RANDOM else "there is no rule for it")
         return self._primitive(node, schema, call, prefix)
 
     def emit(self, operator: str, *inputs: Value, outputs: int = 1, name: str = "", **attributes: Any) -> Any:
-        """Adds an operator of ONNX, folded or expanded like those of the model; for expansions.
+        """Adds an ONNX operator, which is folded or expanded like those of the model. For expansions.
 
         Args:
-            operator: Its name; of the model's version of ONNX's operators.
+            operator: Its name, in the model's ONNX operator set.
             inputs: Its operands.
-            outputs: How many outputs it has.
+            outputs: Number of outputs.
             name: The name to report.
             attributes: Its attributes.
 
@@ -267,7 +266,7 @@ class Simplifier:
         return values[0] if outputs == 1 else list(values)
 
     def at_opset(self, version: int) -> _AtOpset:
-        """A context in which :meth:`emit` adds operators of another version of ONNX's operators."""
+        """A context in which :meth:`emit` uses another ONNX operator set."""
         return _AtOpset(self, version)
 
     def _primitive(self, node: onnx.NodeProto, schema: Any, call: Call, prefix: str) -> Sequence[Value]:
@@ -277,7 +276,7 @@ class Simplifier:
         types = self._infer(node, schema, call.inputs)
         outputs = []
         for output in node.output:
-            # Outputs that nobody names are dropped; rules tell by the type which there are.
+            # Unnamed outputs are dropped; rules recognize them by their empty names.
             label = f"{prefix}{output}" if output else f"unnamed_{self.count}"
             tensor = _tensor(label, types[output]) if output else Tensor("", np.dtype("float32"), ())
             operand = call.input(0)
@@ -294,7 +293,7 @@ class Simplifier:
         """The types of an operator's outputs.
 
         Raises:
-            Refused: they depend on values, or the operator is not used as it is defined.
+            Refused: the shapes depend on values, or the use of the operator is invalid.
         """
         types, data = {}, {}
         for name, value in zip(node.input, inputs, strict=True):
@@ -309,14 +308,14 @@ class Simplifier:
                 schema, node, types, data, None, self._imports(), 10
             )
         except Exception as error:
-            raise Refused(f"ONNX finds it wrong: {' '.join(str(error).split())}") from error
+            raise Refused(f"it is invalid by ONNX's shape inference: {' '.join(str(error).split())}") from error
         for output in node.output:
             if output and not _is_fixed(inferred.get(output)):
                 raise Refused("the size of its output depends on values that are only known when it runs")
         return inferred
 
     def _placeholders(self, node: onnx.NodeProto, scope: Scope, prefix: str) -> Sequence[Value]:
-        """Tensors in place of what could not be imported, so that everything else can be looked at."""
+        """Placeholder outputs of an operator that cannot be imported, so that the other operators are checked too."""
         try:
             inputs = tuple(scope[value] for value in node.input)
             schema = self._schema(node.op_type, node.domain)
@@ -340,11 +339,11 @@ class Simplifier:
         return [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
 
     def _function(self, schema: Any, node: onnx.NodeProto, inputs: Sequence[Value]) -> onnx.FunctionProto | None:
-        """ONNX's definition of a composite operator; None if it has none."""
+        """ONNX's function definition of an operator; None without."""
         version = self.opsets.get(node.domain, 1)
 
         def newest(versions: Sequence[int]) -> int | None:
-            """The newest definition that is no newer than the model; an operator may be older than its definition."""
+            """The newest definition that is not newer than the model."""
             return max([item for item in versions if item <= version], default=min(versions, default=None))
 
         known = newest(schema.function_opset_versions) if schema.has_function else None
@@ -358,7 +357,7 @@ class Simplifier:
         return _parsed(body) if body else None
 
     def _expand(self, function: onnx.FunctionProto, call: Call, schema: Any) -> Sequence[Value]:
-        """The outputs of a composite operator by its definition."""
+        """The outputs of an operator by its function definition."""
         scope = Scope()
         for name, value in zip(function.input, [*call.inputs, *[None] * len(function.input)], strict=False):
             scope.values[name] = value
@@ -376,12 +375,12 @@ class Simplifier:
                 self.node(_with_attributes(inner, given), scope, prefix, reported)
         finally:
             self.opsets = opsets
-        # A definition computes no output that the operator leaves out.
+        # A definition does not compute omitted outputs.
         return [scope.values.get(name) for name in function.output]
 
 
 class _Stopped(Exception):
-    """Nothing behind an operator that cannot be imported can be looked at."""
+    """An operator cannot be imported, and has no placeholders."""
 
 
 @dataclass
@@ -407,14 +406,14 @@ def simplify(
     """The primitive operators of an ONNX model.
 
     Args:
-        model: A model whose inputs are of fixed sizes, without local functions.
-        name: The network's, for errors.
-        primitives: The operators to keep, as :attr:`Node.operator` has them.
-        expansions: How operators are written in other ones.
-        seconds: The longest time that it may take.
+        model: A model with static input shapes and without local functions.
+        name: The network's name, for errors.
+        primitives: The operators to keep, named as in :attr:`Node.operator`.
+        expansions: How operators are expanded.
+        seconds: Time limit in seconds.
 
     Raises:
-        InputError: it has operators that cannot be imported; each is named, with the reason.
+        InputError: it has operators that cannot be imported; the message names each with the reason.
     """
     simplifier = Simplifier(name, primitives, expansions, seconds)
     graph = None
@@ -426,7 +425,7 @@ def simplify(
 
 
 def refusal(name: str, refused: Mapping[tuple[str, str], Sequence[str]]) -> str:
-    """The sentence that names the operators that cannot be imported.
+    """The error message for operators that cannot be imported.
 
     >>> refusal("net", {("NonZero", "its size depends on values"): ["a", "b"]})[:80]
     "net cannot be imported: operator NonZero ('a' and 1 more): its size depends on v"
@@ -435,7 +434,10 @@ def refusal(name: str, refused: Mapping[tuple[str, str], Sequence[str]]) -> str:
     for (operator, reason), names in refused.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         parts.append(f"operator {operator} ('{names[0]}'{more}): {reason}")
-    return f"{name} cannot be imported: {'; '.join(parts)}; export it without, or run that part outside of the network"
+    return (
+        f"{name} cannot be imported: {'; '.join(parts)}; export the network without them, or run that part outside of "
+        "the network"
+    )
 
 
 def _attributes(node: onnx.NodeProto, schema: Any) -> dict[str, Any]:
@@ -461,7 +463,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 
 
 def _trivial(operator: str, call: Call) -> Sequence[Value] | None:
-    """The outputs of an operator that passes its operand on, or whose value is in an attribute; None for others."""
+    """The outputs of identities and constants; None for other operators."""
     value = call.input(0)
     if operator == "Identity":
         return [value]
@@ -471,8 +473,8 @@ def _trivial(operator: str, call: Call) -> Sequence[Value] | None:
         ratio, training = call.input(1), call.input(2)
         is_training = training is not None and not (isinstance(training, np.ndarray) and not training.any())
         if is_training and not (isinstance(ratio, np.ndarray) and not ratio.any()):
-            raise Refused("it is exported for training, and its result is random")
-        # Before opset 10 the mask had the value's type.
+            raise Refused("it is exported in training mode, with a random result")
+        # Before opset 10, the mask had the type of the operand.
         dtype = np.dtype(bool) if call.version >= 10 else value.dtype
         return [value, np.ones(value.shape, dtype)]
     if operator == "Cast" and isinstance(value, Tensor):
@@ -515,10 +517,10 @@ def _eye_like(call: Call) -> Sequence[Value]:
     return [np.eye(rows, columns, call.attributes["k"]).astype(wanted)]
 
 
-#: Operators whose result follows from the sizes of their operand alone.
+#: Operators whose result depends only on the shape of their operand.
 _SIZES: dict[str, Callable[[Call], Sequence[Value]]] = {"Shape": _shape, "Size": _size, "EyeLike": _eye_like}
 
-#: Operators without a type inference of ONNX's, whose output is of the type of their first operand.
+#: Operators without type inference in ONNX, whose output has the type of their first operand.
 _LIKE_INPUT = frozenset(("GroupNormalization", "MeanVarianceNormalization"))
 
 
@@ -543,19 +545,19 @@ def _tensor(name: str, proto: onnx.TypeProto) -> Tensor:
 
 
 def _weight(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """A weight of a file.
+    """Loads a weight.
 
     Raises:
-        InputError: it has other sizes than values.
+        InputError: its data does not fit its shape.
     """
     try:
         return numpy_helper.to_array(tensor)
-    except Exception as error:  # of any type, for what a file can hold
+    except Exception as error:  # errors of any type
         raise InputError(f"weight '{tensor.name}' is damaged: {' '.join(str(error).split())}") from error
 
 
 def _or_empty(tensor: Tensor) -> Tensor | npt.NDArray[Any]:
-    """A tensor without elements as the constant that it is."""
+    """A tensor without elements, as a constant."""
     return np.zeros(tensor.shape, tensor.dtype) if 0 in tensor.shape else tensor
 
 
@@ -584,7 +586,7 @@ def _parsed(function: Any) -> onnx.FunctionProto:
 
 
 def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """A node of a definition, with the attributes of the operator that it defines."""
+    """A node of a function definition, with the attributes of the calling operator."""
     if not any(attribute.ref_attr_name or attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute):
         return node
     copied = onnx.NodeProto()

@@ -1,4 +1,4 @@
-"""Turns what a user names into a network: a catalogue's name, a file, a function, or an object."""
+"""Loads the network that a user names: from the catalogue, a file, a function or an object."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tvm_gnn_cost.networks.catalogue import drawn_workload
 
 @dataclass(frozen=True)
 class Model:
-    """A network as its framework holds it.
+    """A network in its framework.
 
     Attributes:
         name: Its name in a catalogue, or of its file, function or class.
-        program: A ``torch.export.ExportedProgram``, an ``onnx.ModelProto`` or a module of TVM, of fixed sizes.
-        inputs: An example of each input, by name, in the order of the program's.
+        program: A ``torch.export.ExportedProgram``, an ``onnx.ModelProto`` or a TVM module, with static shapes.
+        inputs: An example of each input by name, in the program's order.
         expected: The framework's outputs for ``inputs``; None where no framework can run the program.
-        digest: SHA-256 of the program with its weights; empty for a name of the catalogue, which says as much.
-        graph: The program in primitive operators; None for a module of TVM, or if they were not asked for.
-        noise: By how much a second run of a framework differs from ``expected``, relative to an output's largest value.
+        digest: SHA-256 of the program with its weights; empty for a network of the catalogue.
+        graph: The program in primitive operators; None for a TVM module, or if not requested.
+        noise: Largest difference between two runs of the framework, relative to an output's largest value.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Model:
 
 
 class Framework(Protocol):
-    """What holds programs: a module such as :mod:`~tvm_gnn_cost.importing.exported`."""
+    """Functions on the programs of a framework, such as the module :mod:`~tvm_gnn_cost.importing.exported`."""
 
     def accepts(self, program: Any) -> bool:
         """Whether a program is of this framework."""
@@ -60,11 +60,11 @@ class Framework(Protocol):
         """The shape of each input, in order.
 
         Raises:
-            InputError: an input is no tensor.
+            InputError: an input is not a tensor.
         """
 
     def with_shapes(self, program: Any, shapes: Mapping[str, tuple[int, ...]], name: str) -> Any:
-        """The program with the inputs' sizes fixed; the one that was passed is left as it is.
+        """The program with static input shapes; the argument is not modified.
 
         Raises:
             WorkError: the framework cannot do that.
@@ -84,18 +84,18 @@ class Framework(Protocol):
         """SHA-256 of the program and its weights."""
 
     def to_onnx(self, program: Any, name: str) -> Any:
-        """The program as an ``onnx.ModelProto``, with inputs and outputs in their order; None if it cannot be one.
+        """The program as an ``onnx.ModelProto`` with inputs and outputs in the same order; None if that is impossible.
 
         Raises:
             InputError: a package is missing.
-            WorkError: the framework cannot write it in ONNX's operators.
+            WorkError: the framework cannot export it to ONNX.
         """
 
 
-#: Simplifies an ONNX model: the model and the network's name.
+#: Simplifies an ONNX model; arguments are the model and the network's name.
 Simplify = Callable[[Any, str], Graph]
 
-#: The frameworks whose programs need no TVM.
+#: The frameworks that do not need TVM.
 FRAMEWORKS: tuple[Framework, ...] = (onnx_graphs, exported)
 
 
@@ -115,15 +115,15 @@ def load_model(
         source: A name of the catalogue, the path of an ``.onnx`` or ``.pt2`` file, ``package.module:function``, an
             ``nn.Module``, or a program of one of the frameworks.
         inputs: Examples of its inputs: a dict of arrays or tensors by name, or a tuple of them in order. An
-            ``nn.Module`` needs them; others are drawn where they are missing.
-        shapes: The shapes of inputs whose sizes the network leaves open, by name.
+            ``nn.Module`` needs them; otherwise missing ones are random.
+        shapes: The shapes of inputs with dynamic dimensions, by name.
         trusted: Whether a file may run code while it is read.
-        catalogue: What a name stands for, in the forms of ``source``, or as a module with its example inputs.
+        catalogue: Resolves a name to another ``source``, or to a module with its example inputs.
         frameworks: The frameworks that a program may be of.
-        simplified: Writes a program in primitive operators; these are left out if None.
+        simplified: Simplifies an ONNX model; None to skip.
 
     Raises:
-        InputError: there is no such network, a file is of another kind or not trusted, the inputs do not fit, or it has
+        InputError: there is no such network, a file is not a network or not trusted, the inputs do not fit, or it has
             operators that cannot be imported.
         WorkError: torch cannot export it.
         FileNotFoundError: there is no such file.
@@ -141,8 +141,8 @@ def load_model(
     framework = next((framework for framework in frameworks if framework.accepts(program)), None)
     if framework is None:
         raise InputError(
-            f"{name} is {type(program).__name__}, no network: use an nn.Module with example inputs, a "
-            "torch.export.ExportedProgram, an onnx.ModelProto or a module of TVM"
+            f"{name} is {type(program).__name__}, not a network: use an nn.Module with example inputs, a "
+            "torch.export.ExportedProgram, an onnx.ModelProto or a TVM module"
         )
     declared = framework.open_shapes(program, name)
     given |= _by_name(name, inputs, list(declared))
@@ -167,7 +167,7 @@ def load_model(
 
 
 def _check_types(graph: Graph, name: str) -> None:
-    """Refuses values at the network's border whose type NumPy lacks, so that no caller could pass or save them."""
+    """Refuses inputs and outputs whose type NumPy lacks."""
     for kind, values in (("input", [(operand.name, operand) for operand in graph.inputs]), ("output", graph.outputs)):
         for key, value in values:
             if value.dtype.kind not in "biuf" or value.dtype.type.__module__ != "numpy":
@@ -178,13 +178,13 @@ def _check_types(graph: Graph, name: str) -> None:
 
 
 def _by_position(limits: Mapping[str, int], graph: Graph, names: Sequence[str]) -> dict[str, int]:
-    """Limits of a graph's inputs under the names that the framework has for these."""
+    """The index limits of a graph's inputs by the framework's names."""
     places = zip((operand.name for operand in graph.inputs), names, strict=False)
     return {key: limits[name] for name, key in places if name in limits}
 
 
 def _noise(again: Sequence[npt.NDArray[Any]], expected: Sequence[npt.NDArray[Any]]) -> float:
-    """The largest difference of two runs, relative to an output's largest value; 0 if they do not compare."""
+    """The largest difference of two runs, relative to an output's largest value; 0 if not comparable."""
     result = 0.0
     for item, other in zip(again, expected, strict=False):
         if item.shape != other.shape or item.size == 0 or item.dtype.kind not in "fV":
@@ -197,7 +197,7 @@ def _noise(again: Sequence[npt.NDArray[Any]], expected: Sequence[npt.NDArray[Any
 
 
 def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -> Any:
-    """What a string or a path stands for."""
+    """Resolves a string or path."""
     check_network(source)
     text, path = str(source), Path(source)
     if is_function(text):
@@ -214,7 +214,7 @@ def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -
 
 
 def _with_inputs(program: Any) -> tuple[Any, Any]:
-    """A module and its example inputs, where these come as a pair."""
+    """Splits a pair of a module and its example inputs."""
     if isinstance(program, tuple) and len(program) == 2 and isinstance(program[0], nn.Module):
         return program
     return program, None
@@ -236,9 +236,9 @@ def _by_name(name: str, inputs: Any, names: Sequence[str]) -> dict[str, npt.NDAr
 
 
 def call_function(source: str) -> Any:
-    """What the function returns, the same at each call: torch's random numbers start from a fixed seed.
+    """Calls the user's function with torch seeded, so that each call returns the same.
 
-    Modules are looked for in the current directory first, as ``python -m`` does.
+    Modules are searched in the current directory first, as with ``python -m``.
 
     Raises:
         InputError: there is no such module or function, it takes arguments, or it or the module raises an error.
@@ -274,7 +274,7 @@ def call_function(source: str) -> Any:
 
 
 def _raised(what: str, error: Exception) -> InputError:
-    """The sentence about an error of the user's own code; the place is where it was raised."""
+    """The error message for an exception of the user's code, with its location."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     said = last_line(error)
     return InputError(f"{what} raises {type(error).__name__} ({said}) at line {place.lineno} of {place.filename}")

@@ -1,4 +1,4 @@
-"""Two forms of a network that compute the same, task by task: with direct convolutions, and with Winograd's."""
+"""Combines two lowerings of a network task by task: direct convolutions and Winograd's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tvm.s_tir import meta_schedule as ms
 
 
 def replacements(first: tvm.IRModule, second: tvm.IRModule) -> dict[str, str]:
-    """The functions of ``second`` that stand where ``first`` calls another one: their keys, with that one's.
+    """Maps the task keys of ``second`` to those of ``first`` that they replace, where the two modules differ.
 
-    There are none if TVM has fused the two modules differently.
+    Empty if TVM fused the two modules differently.
     """
     here, there = _called(first), _called(second)
     if len(here) != len(there):
@@ -23,7 +23,7 @@ def replacements(first: tvm.IRModule, second: tvm.IRModule) -> dict[str, str]:
 
 
 def mixed(first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> tvm.IRModule:
-    """``first``, with the functions of ``second`` whose keys are given in their places."""
+    """``first`` with the functions of ``second`` whose keys are given."""
     mixing = _Mixing(first, second, keys)
     main = mixing.visit_expr(second["main"])
     mixing.builder_.update_func(second.get_global_var("main"), main)
@@ -31,7 +31,7 @@ def mixed(first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> t
 
 
 def _called(mod: tvm.IRModule) -> list[relax.Call]:
-    """The calls of TensorIR functions in their order."""
+    """The calls of TensorIR functions, in program order."""
 
     def calls() -> Iterator[relax.Call]:
         for block in mod["main"].body.blocks:
@@ -47,13 +47,13 @@ def _is_call_tir(value: relax.Expr) -> bool:
 
 
 def _key(mod: tvm.IRModule, call: relax.Call) -> str:
-    """The key of the task that a call belongs to: the hash of the module that TVM's extraction of tasks makes of it."""
+    """The key of a call's task: the structural hash of the module that TVM's task extraction makes of the callee."""
     return str(ms.utils.shash2hex(tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(mod[call.args[0]])))
 
 
 @mutator
 class _Mixing(PyExprMutator):  # type: ignore[misc]
-    """Puts the functions of ``first`` back into ``second``, but for those with the keys."""
+    """Restores the functions of ``first`` in ``second``, except those whose keys are given."""
 
     def __init__(self, first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> None:
         super().__init__(second)

@@ -15,10 +15,11 @@ _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_trans
 
 
 def fold_batch_norms(mod: tvm.IRModule) -> tvm.IRModule:
-    """Turns each batch norm whose input is a convolution that nothing else reads into other weights and a bias.
+    """Folds each batch norm into the convolution before it, if nothing else reads the convolution's output.
 
-    Weights and statistics must be constants; any other batch norm stays. TVM's own pass, ``FoldBatchnormToConv2D``,
-    folds no convolution with a bias, and doubles one that something else reads too.
+    Weights and statistics must be constants; other batch norms are left unchanged. TVM's pass,
+    ``FoldBatchnormToConv2D``, does not fold convolutions with a bias, and duplicates a convolution that has other
+    users.
     """
     main = mod["main"]
     for convolution in _CONVOLUTIONS:
@@ -30,7 +31,7 @@ def fold_batch_norms(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _fold(function: relax.Function, convolution: str, with_bias: bool) -> relax.Function:
-    """Folds the batch norms behind one kind of convolution, those with a bias between the two or those without."""
+    """Folds the batch norms after one kind of convolution, either those with a bias in between or those without."""
     weight, bias, parameters = is_const(), is_const(), [is_const() for _ in range(4)]
     convolved = is_op(convolution)(wildcard(), weight)
     biased = is_op("relax.add")(convolved, is_op("relax.reshape")(bias, wildcard())) if with_bias else convolved
@@ -55,7 +56,7 @@ def _fold(function: relax.Function, convolution: str, with_bias: bool) -> relax.
 
 
 def _read_once(function: relax.Function) -> set[relax.Var]:
-    """The variables that are read by one other alone; not those that a dataflow block gives out."""
+    """The variables with exactly one user, without the outputs of dataflow blocks."""
     return {
         variable
         for block in function.body.blocks

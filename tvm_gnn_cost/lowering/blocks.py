@@ -1,4 +1,4 @@
-"""What the rules of the design space ask of blocks and do to them."""
+"""Predicates and schedule primitives that the design-space rules share."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from tvm.s_tir import Schedule
 from tvm.tirx import ForKind, IterVar
 from tvm.tirx.analysis import undefined_vars
 
-#: Accumulators that a tile may use: AVX-512 has 32 registers, of which the operands need some; AVX2 has 16.
+#: Vector lanes -> accumulators of a register tile. AVX-512 has 32 registers, AVX2 has 16; the operands need the rest.
 REGISTERS = {16: 28, 8: 12, 4: 12}
 
-#: Marks the root block of a function that is tiled.
+#: Annotation of the root block of a tiled function.
 TILED = "tvm_gnn_cost.register_tiled"
 
 
 def root_of(sch: Schedule) -> Any:
-    """The block around all others of the function ``main``; not called ``root`` where that is a single opaque one."""
+    """The outermost block of ``main``; a single opaque block is not named ``root``."""
     return sch.get_sblock(sch.mod["main"].body.block.name_hint)
 
 
 def is_spatial(sch: Schedule, block: Any) -> bool:
-    """Whether a block is no reduction."""
+    """Whether all of a block's axes are data parallel."""
     return all(var.iter_type == IterVar.DataPar for var in sch.get(block).iter_vars)
 
 
 def is_contiguous(region: Any, var: Any) -> bool:
-    """Whether a buffer's region has ``var`` in its last index or not at all."""
+    """Whether ``var`` occurs at most in the last index of a buffer region, and alone there."""
     *others, last = [bound.min for bound in region.region]
     return not any(_uses(index, var) for index in others) and (last.same_as(var) or not _uses(last, var))
 
 
 def is_elementwise(sch: Schedule, block: Any, buffer: Any) -> bool:
-    """Whether a block reads a buffer at its own position alone.
+    """Whether a block reads a buffer only at its own iteration variables.
 
-    TVM's ``reverse_compute_at`` moves a reshape into a tile too, and the program then computes something else.
+    TVM's ``reverse_compute_at`` also moves a reshape into a tile, and the result is then wrong.
     """
     stmt = sch.get(block)
     axes = [var.var for var in stmt.iter_vars]
@@ -46,7 +46,7 @@ def is_elementwise(sch: Schedule, block: Any, buffer: Any) -> bool:
 
 
 def vectorize_last(sch: Schedule, block: Any, lanes: int) -> None:
-    """Vectorizes a block's last loop, if its extent allows it."""
+    """Vectorizes a block's last loop if its extent allows it."""
     last = sch.get_loops(block)[-1]
     extent = int(sch.get(last).extent)
     if extent % lanes == 0:
@@ -56,7 +56,7 @@ def vectorize_last(sch: Schedule, block: Any, lanes: int) -> None:
 
 
 def spread(sch: Schedule, block: Any, lanes: int) -> None:
-    """Runs a block outside the tiles on all cores, vectorized."""
+    """Parallelizes and vectorizes a block outside of the tiles."""
     loops = sch.get_loops(block)
     if not is_spatial(sch, block) or any(int(sch.get(loop).kind) != ForKind.SERIAL for loop in loops):
         return

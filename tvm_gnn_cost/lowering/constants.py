@@ -1,4 +1,4 @@
-"""Computes with constants now, in NumPy: TVM's ``FoldConstant`` compiles and runs a function for each of them."""
+"""Folds constants in NumPy; TVM's ``FoldConstant`` compiles and runs a function for each call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def rearrange_constants(mod: tvm.IRModule) -> tvm.IRModule:
-    """Replaces what is computed of constants alone by constants, as far as NumPy computes what TVM would."""
+    """Replaces calls whose arguments are constant by their result, where NumPy's result is the same as TVM's."""
     rearranging = _Rearranging(mod)
     for var, function in mod.functions_items():
         if isinstance(function, relax.Function) and not (function.attrs and "Primitive" in function.attrs):
@@ -26,13 +26,13 @@ def rearrange_constants(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def constant(values: Array, dtype: str) -> GenericConst:
-    """A constant of Relax."""
+    """A Relax constant."""
     return relax.const(np.ascontiguousarray(values).reshape(values.shape), dtype)
 
 
 @mutator
 class _Rearranging(PyExprMutator):  # type: ignore[misc]
-    """Replaces the calls."""
+    """Replaces calls by constants."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         """Visits a call; Relax calls this."""
@@ -52,7 +52,7 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
         return call if result is None or result.shape != shape else _as(result, dtype, call)
 
     def _operand(self, value: Any) -> Any:
-        """An operand's values, or a number, sizes or a list of those; None if it is not known now."""
+        """The value of an argument (array, number, shape or tuple of these); None if it is not constant."""
         if isinstance(value, relax.Var):
             value = self.lookup_binding(value)
         if isinstance(value, GenericConst):
@@ -66,7 +66,7 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
 
 
 def _as(values: Array, dtype: str, call: relax.Call) -> relax.Expr:
-    """The values as a constant; the call if its type has no constants, as those of four bits."""
+    """The array as a constant; the call itself if Relax has no constants of its type, such as int4."""
     try:
         return constant(values, dtype)
     except tvm.error.InternalError:
@@ -77,7 +77,7 @@ Computed = Callable[[Any, Sequence[Any], tuple[int, ...]], "Array | None"]
 
 
 def _moved(function: Callable[[Any, Array], Array]) -> Computed:
-    """Operators that move the elements of one array."""
+    """Operators that rearrange elements."""
     return lambda call, operands, _: function(call.attrs, operands[0])
 
 
@@ -86,7 +86,7 @@ def _axes(axes: Any) -> tuple[int, ...] | None:
 
 
 def _unary(function: Callable[[Array], Array]) -> Computed:
-    """Functions of each element, rounded once; of integers, those that stay integers."""
+    """Elementwise functions that round once; on integers, those with an integer result."""
 
     def compute(_: Any, operands: Sequence[Any], __: tuple[int, ...]) -> Array | None:
         (values,) = operands
@@ -99,7 +99,7 @@ def _unary(function: Callable[[Array], Array]) -> Computed:
 
 
 def _binary(function: Callable[[Array, Array], Array], integers: bool = True) -> Computed:
-    """Functions of two elements of one type."""
+    """Binary elementwise functions on operands of the same type."""
 
     def compute(_: Any, operands: Sequence[Any], __: tuple[int, ...]) -> Array | None:
         first, second = operands
@@ -107,7 +107,7 @@ def _binary(function: Callable[[Array, Array], Array], integers: bool = True) ->
             return None
         if first.dtype.kind in "iub" and not integers:
             return None
-        # NumPy keeps what is not a number here, TVM does not.
+        # NumPy propagates NaN here, TVM does not.
         if function in (np.maximum, np.minimum) and (np.isnan(first).any() or np.isnan(second).any()):
             return None
         result = function(first, second)
@@ -117,7 +117,7 @@ def _binary(function: Callable[[Array, Array], Array], integers: bool = True) ->
 
 
 def _astype(call: Any, operands: Sequence[Any], _: tuple[int, ...]) -> Array | None:
-    """Another type; not of floating point numbers that the type does not hold, which each machine does its way."""
+    """Casts; not of floats that the target type cannot represent, which is undefined."""
     values, dtype = operands[0], np.dtype(_numpy_type(str(call.ty.dtype)))
     if dtype.kind in "iu" and values.dtype.kind not in "iub" and values.size:
         limits, wide = np.iinfo(dtype), values.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Rewrites what a module may have and TVM's later passes cannot lower or make slow."""
+"""Rewrites operators that TVM's later passes cannot lower, or lower to slow code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_gnn_cost.importing.relax.movement import repeated
 
 
 def correct(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module in a form that lowers well."""
+    """The module with these operators rewritten."""
     main = mod["main"]
     for operator, operands, rewritten in (
         ("relax.shape_to_tensor", 1, _shape_to_tensor),
@@ -29,7 +29,7 @@ def correct(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _shape_to_tensor(call: relax.Call) -> relax.Expr:
-    """The sizes as a constant, so that what is computed from them is folded too."""
+    """The shape as a constant, so that what depends on it is folded."""
     sizes = call.args[0].ty.values
     if sizes is None or not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
         return call
@@ -37,7 +37,7 @@ def _shape_to_tensor(call: relax.Call) -> relax.Expr:
 
 
 def _pixel_shuffle(call: relax.Call) -> relax.Expr:
-    """In its parts: TVM cannot lower it."""
+    """As reshape, transpose and reshape: TVM cannot lower it."""
     *batch, channels, height, width = (int(size) for size in call.args[0].ty.shape)
     factor = int(call.attrs.upscale_factor)
     first, size = len(batch), channels // factor**2
@@ -47,7 +47,7 @@ def _pixel_shuffle(call: relax.Call) -> relax.Expr:
 
 
 def _tile(call: relax.Call) -> relax.Expr:
-    """As a broadcast: of TVM's own, with a remainder in each index, LLVM 22 makes wrong programs for AVX-512."""
+    """As a broadcast: LLVM 22 miscompiles TVM's lowering, which has a modulo in each index, for AVX-512."""
     shape, repeats = call.args[0].ty.shape, [int(repeat) for repeat in call.attrs.repeats]
     if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in shape):
         return call
@@ -55,7 +55,7 @@ def _tile(call: relax.Call) -> relax.Expr:
 
 
 def _without_dropout(function: relax.Function) -> relax.Function:
-    """Dropout gives what it takes; a tuple of that and a mask would be written out."""
+    """Removes dropout, which is the identity in inference; its mask would be computed and stored."""
     value = wildcard()
     pattern = TupleGetItemPattern(is_op("relax.nn.dropout")(value), 0)
     return rewrite_call(pattern, lambda _, matched: matched[value], function)

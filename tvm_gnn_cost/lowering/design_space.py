@@ -1,4 +1,4 @@
-"""The design space of a task: our tilings for sums of products and Winograd, TVM's own rules for everything else."""
+"""The design space of a task: register tiling, Winograd, and TVM's default rules for everything else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
 
 
 def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply:
-    """The ``space`` argument of MetaSchedule's tuning functions: our tilings, and else TVM's default rules."""
+    """The ``space`` argument of MetaSchedule's tuning functions."""
     rules: list[Any] = list(ms.schedule_rule.ScheduleRule.create("llvm"))
     first = [isinstance(rule, ms.schedule_rule.MultiLevelTiling) for rule in rules].index(True)
     lanes = vector_lanes(target)
@@ -37,7 +37,7 @@ def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply
 
 
 def vector_lanes(target: tvm.target.Target) -> int:
-    """Number of float32 values in a vector register of the target."""
+    """Number of float32 lanes of the target's vector registers."""
     has = tvm.get_global_func("target.target_has_feature")
     if has("avx512f", target):
         return 16
@@ -46,12 +46,12 @@ def vector_lanes(target: tvm.target.Target) -> int:
 
 @derived_object
 class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Tiles a sum of products so that the tile's sums stay in vector registers through the whole reduction.
+    """Tiles a matrix product or convolution so that the accumulators stay in registers during the whole reduction.
 
-    TVM's ``MultiLevelTiling`` draws every tile size at random; nearly all of its programs move their sums through
+    TVM's ``MultiLevelTiling`` samples every tile size; in nearly all of its programs the accumulators go through
     memory. Here the innermost tile is ``pixels x vectors`` (as in BLIS: Van Zee and van de Geijn 2015,
     doi:10.1145/2764454), unrolled and vectorized along the last axis; the tiles around it are sampled. It takes blocks
-    whose last axis is contiguous in the output and in every input that has it, as in NHWC. ``RewriteLayout`` packs
+    whose last axis is contiguous in the output and in all inputs that have it, as in NHWC. ``RewriteLayout`` packs
     their weights.
 
     Args:
@@ -63,14 +63,14 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         self.lanes = lanes
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
-        """Does nothing; MetaSchedule calls this."""
+        """No-op; MetaSchedule calls this."""
 
     def clone(self) -> RegisterTiling:
-        """A rule with the same settings; MetaSchedule calls this for each task."""
+        """Copies the rule; MetaSchedule calls this for each task."""
         return RegisterTiling(self.lanes)
 
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
-        """One schedule for each kind of tile; ``sch`` alone if the block is another."""
+        """One schedule for each tile shape; only ``sch`` if the rule does not apply."""
         if not _is_sum_of_products(sch, block):
             return [sch]
         stmt = sch.get(block)
@@ -82,14 +82,14 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
             for weights_first in (False, True):
                 for is_local in (False, True) if producers else (False,):
                     copy = sch.copy()
-                    # What follows the sum may be shaped otherwise than it; TVM's rules have such a function.
+                    # The epilogue may have another shape than the reduction; TVM's rules schedule such functions.
                     with suppress(ScheduleError):
                         self._tile(copy, block, (vectors, lanes), weights_first, producers if is_local else [])
                         results.append(copy)
         return results or [sch]
 
     def _tiles(self, extent: int) -> list[tuple[int, int]]:
-        """The widest tiles that divide the last axis: vectors, and values in each."""
+        """The widest tiles that divide the last axis: number of vectors and lanes of each."""
         lanes = max(size for size in (self.lanes, 8, 4, 1) if size <= self.lanes and extent % size == 0)
         if lanes == 1:
             return [(1, max(size for size in range(1, 4 * self.lanes + 1) if extent % size == 0))]
@@ -103,15 +103,15 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         Args:
             sch: The schedule to change.
             block: The sum of products.
-            shape: Vectors of a tile along the last axis, and values in each.
-            weights_first: Whether the outer loops go through all pixels before the next channels.
+            shape: Vectors of a tile along the last axis, and lanes of each.
+            weights_first: Whether the outer loops iterate over pixels inside of channels.
             local: Producers to compute for each chunk of the parallel loop, in the cache; the others come before.
         """
         kinds = [var.iter_type for var in sch.get(block).iter_vars]
         loops = sch.get_loops(block)
         *pixels, channel = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.DataPar]
         sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.CommReduce]
-        # Registers that the pixels of a tile may take.
+        # Number of accumulator registers of the pixels of a tile.
         vectors, lanes = shape
         left = max(1, REGISTERS[self.lanes] // vectors)
         outer: list[Any] = []
@@ -121,7 +121,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
             extent = int(sch.get(pixel).extent)
             largest = max(size for size in range(1, left + 1) if extent % size == 0)
             if 2 * largest < min(left, extent):
-                # Few sizes divide it, so the last tile is cut off: 71 pixels are 8 tiles of 9, but for one pixel.
+                # Few tile sizes divide the axis, so the last tile is partial: 71 pixels are 8 tiles of 9, less one.
                 largest = _least_waste(extent, left)
                 first, third = sch.split(pixel, [None, largest])
                 first, second = sch.split(first, sch.sample_perfect_tile(first, 2, 64))
@@ -155,7 +155,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         sch.annotate(root, TILED, 1)
 
     def _write_back(self, sch: Schedule, block: Any, at: Any, rows: int, lanes: int) -> None:
-        """Finishes each tile, with what follows the sum, while it is in registers."""
+        """Computes the epilogue of each tile while it is in registers."""
         consumers = sch.get_consumers(block)
         if len(consumers) == 1 and is_elementwise(sch, consumers[0], sch.get(block).writes[0].source):
             follower = consumers[0]
@@ -164,7 +164,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         sch.reverse_compute_at(follower, at, preserve_unit_loops=True)
         *others, last = sch.get_loops(follower)
         vector, lane = sch.split(last, [None, lanes])
-        # An index that is no constant would keep the sums in memory.
+        # With an index that is not constant, the accumulators would be in memory.
         for loop in [*others[len(others) - rows :], vector]:
             sch.unroll(loop)
         sch.vectorize(lane)
@@ -172,7 +172,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
 
 @derived_object
 class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Applies a rule of TVM's to functions that :class:`RegisterTiling` has left alone.
+    """Applies one of TVM's rules to functions that :class:`RegisterTiling` does not tile.
 
     Args:
         rule: The rule.
@@ -183,19 +183,19 @@ class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         self.rule = rule
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
-        """Passes the context on; MetaSchedule calls this."""
+        """Forwards the context; MetaSchedule calls this."""
         self.rule._initialize_with_tune_context(context)
 
     def clone(self) -> UnlessTiled:
-        """A rule with a clone of the rule; MetaSchedule calls this for each task."""
+        """Copies the rule; MetaSchedule calls this for each task."""
         return UnlessTiled(self.rule.clone())
 
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
-        """The rule's schedules; ``sch`` alone if it is tiled."""
+        """The rule's schedules; only ``sch`` if it is tiled."""
         if TILED in sch.get(root_of(sch)).annotations:
             return [sch]
-        # TVM's own rules fail at some blocks, as at a reduction whose follower is shaped otherwise: no reason to end a
-        # search.
+        # TVM's rules raise errors on some blocks, such as a reduction whose consumer has another shape. The search
+        # continues.
         try:
             return list(self.rule.apply(sch, block))
         except ScheduleError:
@@ -203,7 +203,7 @@ class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
 
 
 def _least_waste(extent: int, most: int) -> int:
-    """The size of tiles that cover an axis with the fewest pixels beyond it, among the sizes from half of ``most`` on.
+    """The tile size between ``most / 2`` and ``most`` whose tiles exceed the axis least.
 
     >>> _least_waste(71, 9)
     9
@@ -217,7 +217,7 @@ def _last_spatial(stmt: Any) -> int:
 
 
 def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
-    """Whether a block is its function's only reduction, of two buffers or more, contiguous in its last spatial axis."""
+    """Whether a block is its function's only reduction, of two or more buffers, and contiguous in its last axis."""
     stmt = sch.get(block)
     kinds = [var.iter_type for var in stmt.iter_vars]
     if set(kinds) != {IterVar.CommReduce, IterVar.DataPar} or kinds.count(IterVar.DataPar) < 2 or len(stmt.reads) < 2:
@@ -232,7 +232,7 @@ def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
 
 
 def _inline_followers(sch: Schedule, block: Any) -> None:
-    """Inlines what follows a sum into the function's last block, as TVM does not for ``exp``: it stays in registers."""
+    """Inlines the epilogue into the last block, so that it stays in registers; TVM does not do this for ``exp``."""
     for follower in sch.get_consumers(block):
         if is_spatial(sch, follower) and sch.get_consumers(follower):
             sch.compute_inline(follower)

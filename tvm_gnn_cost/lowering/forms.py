@@ -1,7 +1,7 @@
-"""The forms of a value, and how each operator computes on values in another form.
+"""Layouts of values, and how each operator computes on values in another layout.
 
-A form is a permutation of a value's axes: (0, 2, 3, 1) of a picture (N, C, H, W) is (N, H, W, C), its channels last.
-``None`` stands for the form that the network itself gives a value. :mod:`~tvm_gnn_cost.lowering.layouts` chooses.
+A form is a permutation of a value's axes: (0, 2, 3, 1) of a tensor (N, C, H, W) is channels-last, (N, H, W, C).
+``None`` is the form that a value has in the network. :mod:`~tvm_gnn_cost.lowering.layouts` chooses.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tvm import relax
 
 Form = tuple[int, ...]
 
-#: Values of these ranks have a form with the channels last.
+#: Ranks that have a channels-last form.
 _RANKS = (3, 4, 5)
 
 
 def channels_last(rank: int) -> Form:
-    """The form with the second axis last.
+    """The channels-last form.
 
     >>> channels_last(4)
     (0, 2, 3, 1)
@@ -30,10 +30,10 @@ def channels_last(rank: int) -> Form:
 
 
 class Emitter(Protocol):
-    """Makes the values that an operator reads."""
+    """Emits the values that an operator reads."""
 
     def at(self, value: Any, form: Form) -> Any:
-        """A value in a form; one of a lower rank than the form's gets leading axes of size 1."""
+        """A value in a form; a value of lower rank gets leading axes of size 1."""
 
     def emit(self, value: Any) -> Any:
         """Binds a call to a new variable."""
@@ -43,41 +43,41 @@ class Emitter(Protocol):
 class Step:
     """How an operator is computed on values in other forms."""
 
-    #: The variables that it then reads, and the form of each. All others are read as they are.
+    #: The variables that it reads in another form, with that form.
     reads: tuple[tuple[Any, Form], ...]
     #: The form of the result, or of each field of a tuple.
     gives: Form | None
     emit: Callable[[Emitter], Any]
-    #: Variables that it reads as they are.
+    #: The variables that it reads in their original form.
     others: tuple[Any, ...] = ()
-    #: Whether it has to be computed so.
+    #: Whether the operator must be computed in this form.
     always: bool = False
-    #: Whether it can be computed in the loops of the operator before it.
+    #: Whether it can be fused into the operator before it.
     elementwise: bool = False
 
 
 @dataclass
 class Forms:
-    """What is known of the variables so far."""
+    """What is known about the variables so far."""
 
-    #: The form that a variable may have beside its own.
+    #: Variable -> its alternative form.
     given: dict[Any, Form] = field(default_factory=dict)
-    #: The variables that a convolution's result comes to, in that form.
+    #: The variables that a convolution's result reaches in that form.
     near: set[Any] = field(default_factory=set)
-    #: What the variables are bound to.
+    #: Variable -> the expression that it is bound to.
     bound: dict[Any, Any] = field(default_factory=dict)
-    #: The expressions that read each variable.
+    #: Variable -> the expressions that read it.
     readers: dict[Any, list[Any]] = field(default_factory=dict)
 
     def of(self, value: Any) -> Form | None:
-        """The form that a value may have beside its own."""
+        """The alternative form of a value."""
         form = self.given.get(value) if isinstance(value, relax.Var) else None
         if form is None and value.ty.ndim in _RANKS:
             return channels_last(value.ty.ndim)
         return form
 
     def common(self, values: Sequence[Any], rank: int) -> Form | None:
-        """One form for several values, if possible one that a convolution's result has."""
+        """A common form of several values, preferably that of a convolution's result."""
         known = [
             value for value in values if isinstance(value, relax.Var) and value in self.given and value.ty.ndim == rank
         ]
@@ -87,7 +87,7 @@ class Forms:
         return channels_last(rank) if rank in _RANKS else None
 
     def step(self, variable: Any, value: Any) -> Step | None:
-        """How an expression, bound to a variable, is computed in another form, if it can be."""
+        """How an expression that is bound to a variable is computed in another form; None if it cannot be."""
         if isinstance(value, relax.TupleGetItem):
             return _item(value, self)
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
@@ -99,7 +99,7 @@ class Forms:
 
 
 def shape_of(value: Any) -> list[int] | None:
-    """The sizes of a tensor, if all are known."""
+    """The shape of a tensor; None if it is not static."""
     if not isinstance(value.ty, relax.TensorType) or not isinstance(value.ty.shape, relax.ShapeExpr):
         return None
     sizes = value.ty.shape.values
@@ -107,7 +107,7 @@ def shape_of(value: Any) -> list[int] | None:
 
 
 def kept_in_order(shape: Sequence[int], form: Form) -> bool:
-    """Whether a form moves axes of size 1 alone, so that a reshape makes it.
+    """Whether a form moves only axes of size 1, so that it is a reshape.
 
     >>> kept_in_order([1, 16, 1, 1], (0, 2, 3, 1)), kept_in_order([1, 16, 4, 4], (0, 2, 3, 1))
     (True, False)
@@ -117,9 +117,9 @@ def kept_in_order(shape: Sequence[int], form: Form) -> bool:
 
 
 def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | None:
-    """The form of a reshape's result, if the reshape of a value in ``form`` has all elements where it belongs.
+    """The form of the result of reshaping a value in ``form``; None if that is no permutation of the original result.
 
-    The axes that are split or merged must lie side by side in ``form``. The result is the identity where the reshape
+    The axes that are split or merged must be adjacent in ``form``. The result is the identity where the reshape
     gives the result in its own form.
 
     >>> reshaped([1, 16, 4, 4], [1, 16, 16], (0, 2, 3, 1))
@@ -143,7 +143,7 @@ def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | 
         results, order = results + targets, order[len(sources) :]
     rank = len(target)
     if rank in _RANKS and [axis for axis in channels_last(rank) if target[axis] != 1] == results:
-        # Where the picture has one row, or one pixel, both are right.
+        # With a single row or pixel, both forms are valid.
         return channels_last(rank) if results != sorted(results) else tuple(range(rank))
     return (
         (*(axis for axis in range(rank) if target[axis] == 1), *results)
@@ -153,7 +153,7 @@ def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | 
 
 
 def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
-    """The smallest sets of axes that a reshape takes to each other; without those of size 1."""
+    """The smallest groups of axes that a reshape maps to each other, without axes of size 1."""
     if 0 in shape or 0 in target or math.prod(shape) != math.prod(target):
         return None
     sources = [axis for axis, size in enumerate(shape) if size != 1]
@@ -173,7 +173,7 @@ def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int]
 
 
 def with_attributes(call: Any, arguments: Sequence[Any], **changes: Any) -> Any:
-    """A call of the same operator with other arguments, and with some attributes changed."""
+    """A call of the same operator with other arguments and some attributes replaced."""
     attributes = call.attrs
     if changes:
         names = [item.name for item in type(attributes).__tvm_ffi_type_info__.fields]
@@ -191,19 +191,19 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _fields(value: Any, forms: Forms) -> list[Any] | None:
-    """The fields of a tuple of tensors that is written down."""
+    """The fields of a literal tuple of tensors."""
     while isinstance(value, relax.Var) and value in forms.bound:
         value = forms.bound[value]
     return list(value.fields) if isinstance(value, relax.Tuple) else None
 
 
 def _moved(axis: int, form: Form) -> int:
-    """Where an axis of a value lies in a form."""
+    """The position of a value's axis in a form."""
     return form.index(axis % len(form))
 
 
 def _elementwise(call: Any, forms: Forms) -> Step | None:
-    """Operators on elements of the same place, with broadcasting."""
+    """Elementwise operators with broadcasting."""
     tensors = [argument for argument in call.args if _is_tensor(argument)]
     form = forms.common(tensors, call.ty.ndim) if _is_tensor(call) else None
     if form is None or shape_of(call) is None or any(shape_of(tensor) is None for tensor in tensors):
@@ -229,15 +229,15 @@ def _single(
     gives: Callable[[Form], Form | None] = lambda form: form,
     elementwise: bool = False,
 ) -> Step | None:
-    """Operators whose first operand has a form, and whose other ones stay as they are.
+    """Operators whose first operand takes another form while the others keep theirs.
 
     Args:
         call: The call.
         forms: What is known so far.
-        arguments: The other arguments for a form; those that it has if there is no function.
+        arguments: The other arguments for a form; unchanged by default.
         attributes: The attributes that change for a form.
         gives: The form of the result; the identity for its own.
-        elementwise: Whether it can be computed in the loops of the operator before it.
+        elementwise: Whether it can be fused into the operator before it.
     """
     value = call.args[0]
     if not isinstance(value, relax.Var) or shape_of(value) is None:
@@ -279,7 +279,7 @@ def _in_layout(name: str) -> Callable[[Any, Forms], Step | None]:
 
 
 def _convolution(call: Any, _: Forms) -> Step | None:
-    """Convolutions ask for their channels last, and weights in the order HWIO."""
+    """Convolutions take NHWC activations and HWIO weights."""
     layouts = [str(getattr(call.attrs, name)) for name in ("data_layout", "kernel_layout", "out_layout")]
     rank = len(layouts[0])
     spatial = "DHW"[5 - rank :]
@@ -303,13 +303,13 @@ def _convolution(call: Any, _: Forms) -> Step | None:
 
 
 def _reduction(call: Any, forms: Forms) -> Step | None:
-    """Sums, means, maxima and the like over some axes, and the index of the largest element."""
+    """Reductions over axes, including argmax."""
     value, axes = call.args[0], call.attrs.axis
     if not _is_tensor(value) or value.ty.ndim < 1:
         return None
     single = call.op.name in ("relax.argmax", "relax.argmin")
     if axes is None:
-        # An index would count the elements in another order.
+        # Flat indices depend on the order of the elements.
         if single:
             return None
         over = list(range(value.ty.ndim))
@@ -327,7 +327,7 @@ def _reduction(call: Any, forms: Forms) -> Step | None:
 
 
 def _without(form: Form, dropped: Iterable[int]) -> Form:
-    """A form of a value that has lost some axes.
+    """A form after some axes are removed.
 
     >>> _without((0, 2, 3, 1), [2]), _without((0, 2, 3, 1), [2, 3])
     ((0, 2, 1), (0, 1))
@@ -337,7 +337,7 @@ def _without(form: Form, dropped: Iterable[int]) -> Form:
 
 
 def _concat(call: Any, forms: Forms) -> Step | None:
-    """Concatenation along an axis, and stacks along a new first one."""
+    """Concatenation along an axis, and stacking along a new first axis."""
     fields = _fields(call.args[0], forms)
     if not fields or call.attrs.axis is None or any(shape_of(item) is None for item in fields):
         return None
@@ -359,7 +359,7 @@ def _concat(call: Any, forms: Forms) -> Step | None:
 
 
 def _item(item: Any, forms: Forms) -> Step | None:
-    """A field of a tuple that some operator gives in a form."""
+    """A field of a tuple that an operator returns."""
     source = item.tuple_value
     form = forms.given.get(source) if isinstance(source, relax.Var) else None
     if form is None:
@@ -401,7 +401,7 @@ def _take(call: Any, forms: Forms) -> Step | None:
 
 
 def _norm(call: Any, forms: Forms) -> Step | None:
-    """Normalizations over axes that they name; their weights are along one axis. TVM lowers no other RMS norm."""
+    """Normalizations over given axes, whose weights are along one axis. TVM lowers no other RMS norm."""
     names = [name for name in ("axes", "channel_axis") if hasattr(call.attrs, name)]
     over = [int(axis) for axis in call.attrs.axes]
     if "channel_axis" not in names and len(over) > 1:
@@ -435,7 +435,7 @@ def _broadcast_to(call: Any, forms: Forms) -> Step | None:
 
 
 def _reshape(call: Any, forms: Forms) -> Step | None:
-    """Reshapes, and what is one: squeezed, expanded and flattened values."""
+    """Reshape, squeeze, expand_dims and flatten."""
     shape, target = shape_of(call.args[0]), shape_of(call)
     if shape is None or target is None:
         return None
@@ -454,7 +454,7 @@ def _reshape(call: Any, forms: Forms) -> Step | None:
 
 
 def _permute(variable: Any, call: Any, forms: Forms) -> Step | None:
-    """A transpose in the network: most often one of its two values is the other in some form, and nothing is done."""
+    """A transpose in the network: most often its result is a form of its operand, and nothing is computed."""
     value, rank = call.args[0], call.ty.ndim
     if not isinstance(value, relax.Var) or shape_of(value) is None:
         return None
@@ -469,13 +469,13 @@ def _permute(variable: Any, call: Any, forms: Forms) -> Step | None:
             )
     inverse = tuple(axes.index(axis) for axis in range(rank))
     if given != axes and rank in _RANKS and inverse == channels_last(rank):
-        # What was last becomes the channels, and is last in that form.
+        # The last axis becomes the channels, which are last in that form.
         return Step((), inverse, lambda _: value, (value,), always=True)
     return Step(((value, axes),), None, lambda emitter: emitter.at(value, axes), always=True)
 
 
 def _between_reshapes(variable: Any, forms: Forms) -> Form | None:
-    """The form in which a variable is reshaped to pictures with the channels last, as where channels are shuffled."""
+    """The form in which a variable is reshaped to a channels-last tensor, as in a channel shuffle."""
     shape = shape_of(variable)
     if shape is None or len(shape) not in range(4, 8):
         return None
@@ -494,7 +494,7 @@ def _is_call(value: Any, name: str) -> bool:
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") == name
 
 
-#: Operators on elements of the same place.
+#: Elementwise operators.
 _ELEMENTWISE = (
     *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "log"),
     *("negative", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),

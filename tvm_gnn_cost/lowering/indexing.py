@@ -1,6 +1,6 @@
-"""Gathers and scatters that read and write no memory outside of their tensors, whatever their indices are.
+"""Gathers and scatters that never access memory outside of their tensors, whatever their indices are.
 
-TVM's own ones check no index, and some take no negative ones. A task is measured with drawn indices.
+TVM's do not check indices, and some do not support negative ones. Tasks are measured with random indices.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from tvm import relax, te, tirx, topi
 
 
 def stay_inside(mod: tvm.IRModule) -> tvm.IRModule:
-    """Lowers a module's operators as TVM does, but those with indices so that none leaves its tensor.
+    """Lowers a module's operators as TVM does, with bounds on all indices.
 
-    Negative indices count from the end; what any other that is outside reads is some element of the tensor.
+    Negative indices count from the end; an index that is out of bounds reads an arbitrary element of the tensor.
     """
     return relax.transform.LegalizeOps(_LOWERED)(mod)
 
 
 def _inside(index: Any, size: Any) -> Any:
-    """An index that lies in an axis of a size."""
+    """An index clamped to an axis of the given size."""
     index = index.astype("int64")
     return tirx.max(tirx.min(tirx.Select(index < 0, index + size, index), size - 1), 0)
 
 
 def _take(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """In the mode that wraps negative indices; the fast one, which importers write, checks none."""
+    """``take`` that wraps negative indices; the fast mode of importers does not check."""
     mode = "wrap" if str(call.attrs.mode) == "fast" else str(call.attrs.mode)
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     return builder.call_te(topi.take, *call.args, axis, mode=mode)
@@ -79,7 +79,7 @@ def _index_tensor(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _index_put(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """One value after the other: TVM's own loop adds in parallel, and reads as many values as there are indices."""
+    """Sequentially: TVM's loop has a data race, and reads as many values as there are indices."""
     mode = "add" if call.attrs.accumulate else "update"
 
     def index_put(data: te.Tensor, values: te.Tensor, *indices: te.Tensor) -> te.Tensor:
@@ -112,7 +112,7 @@ def _scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Where the indices are fewer than the data along another axis, TVM's own loop writes to other places."""
+    """TVM's loop writes to wrong positions where the indices are smaller than the data along another axis."""
     axis, reduction = int(call.attrs.axis) % call.args[0].ty.ndim, str(call.attrs.reduction)
 
     def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
@@ -147,13 +147,13 @@ def _reverse_sequence(builder: relax.BlockBuilder, call: relax.Call) -> relax.Ex
 
 
 def _chosen(which: Any, values: Sequence[Any]) -> Any:
-    """One of several values, by its number."""
+    """Selects one of several values by its number."""
     numbered = list(enumerate(values))
     return functools.reduce(lambda rest, item: tirx.Select(which == item[0], item[1], rest), numbered[:-1], values[-1])
 
 
 def _broadcast(tensors: Sequence[te.Tensor]) -> list[int]:
-    """The shape that tensors have together."""
+    """The broadcast shape of several tensors."""
     shapes = [[int(size) for size in tensor.shape] for tensor in tensors]
     rank = max(map(len, shapes))
     columns = zip(*([1] * (rank - len(shape)) + shape for shape in shapes), strict=True)
@@ -161,7 +161,7 @@ def _broadcast(tensors: Sequence[te.Tensor]) -> list[int]:
 
 
 def _read(tensor: te.Tensor, at: Sequence[Any]) -> Any:
-    """An element of a tensor that is broadcast."""
+    """An element of a broadcast tensor."""
     aligned = at[len(at) - len(tensor.shape) :]
     return tensor(*(0 if int(size) == 1 else item for item, size in zip(aligned, tensor.shape, strict=True)))
 

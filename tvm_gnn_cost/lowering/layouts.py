@@ -1,4 +1,4 @@
-"""Chooses layouts that tiles can be vectorized in: NHWC activations, and weights packed as each schedule reads them."""
+"""Chooses layouts: NHWC activations, and weights packed as each schedule reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
 from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.winograd import use_winograd
 
-#: The convolutions that TVM lowers in NHWC: a transposed one it does not.
+#: The convolutions that TVM lowers in NHWC; it does not lower transposed ones.
 _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
@@ -28,7 +28,7 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
         mod: A module whose weights are constants.
 
     Returns:
-        The module with direct convolutions, and with Winograd's filtering where it may pay; None if that is nowhere.
+        The module with direct convolutions, and one with Winograd convolutions; None if no convolution is suitable.
     """
     for item in (
         relax.transform.DecomposeOpsForInference(),
@@ -48,13 +48,13 @@ def _lowered(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def convert_layouts(mod: tvm.IRModule) -> tvm.IRModule:
-    """Gives convolutions their channels last, and what lies between them too where that saves transposes.
+    """Converts convolutions to channels-last, and the operators between them where that saves transposes.
 
-    Every operator that this pass does not know stays as it is. TVM's own pass, ``ConvertLayout``, refuses a network
-    with one of many operators, and puts transposes around others.
+    Operators that this pass does not know are left unchanged. TVM's pass, ``ConvertLayout``, fails on many operators
+    and inserts transposes around others.
 
     Args:
-        mod: A module in Relax's operators; one without a convolution is returned as it is.
+        mod: A module in Relax's operators; one without a convolution is returned unchanged.
     """
     names = [var for var, function in mod.functions_items() if _is_network(function)]
     if not names:
@@ -75,7 +75,7 @@ def convert_layouts(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _is_network(function: Any) -> bool:
-    """Whether a function has a convolution in its own operators; not one that is made for another compiler."""
+    """Whether a function has a convolution that TVM compiles, not an external library."""
     if not isinstance(function, relax.Function) or not isinstance(function.body, relax.SeqExpr):
         return False
     if any(function.attrs and name in function.attrs for name in ("Primitive", "Composite", "Codegen")):
@@ -87,8 +87,8 @@ def _is_network(function: Any) -> bool:
 class _Conversion:
     """Rewrites a function without dataflow blocks.
 
-    Each variable keeps its name for its own form: an operator that stays as it is needs no change, only that the
-    variables that it reads are bound before it. Any other form of a variable is bound once.
+    Each variable keeps its original form, so operators that do not change need only their operands bound before them.
+    Any other form of a variable is bound once.
     """
 
     def __init__(self, function: relax.Function) -> None:
@@ -97,18 +97,18 @@ class _Conversion:
         self.steps = self._steps()
         self.bindings: list[Any] = []
         self.builder = relax.BlockBuilder()
-        #: The forms in which each variable is there; () stands for its own.
+        #: Variable -> its forms that are bound; () is the original one.
         self.there: dict[Any, dict[Form, Any]] = {}
-        #: The variables of which other forms alone are bound.
+        #: The variables of which only other forms are bound.
         self.unbound: set[Any] = set()
-        #: The variables that are permuted ones.
+        #: The variables that are permutations of others.
         self.permuted: dict[Any, tuple[Any, Form]] = {}
-        #: What a variable is when permuted, and a constant.
+        #: Permuted variables and constants.
         self.done: dict[tuple[Any, Form], Any] = {}
         self.constants: dict[tuple[Any, Form], Any] = {}
 
     def _steps(self) -> list[Step | None]:
-        """How each binding is computed in another form, if it can be."""
+        """How each binding is computed in another form, where possible."""
         forms, result = Forms(), list[Step | None]()
         for binding in self.old:
             for variable in relax.analysis.free_vars(binding.value):
@@ -127,7 +127,7 @@ class _Conversion:
         return result
 
     def _choose(self) -> list[bool]:
-        """For each binding, whether it is computed in the other form: so that all transposes together move least."""
+        """For each binding, whether it is computed in the other form, so that transposes move the fewest bytes."""
         cut = Cut()
         nodes = [cut.node() for _ in self.old]
         forms_of: dict[Any, list[int]] = {
@@ -147,8 +147,8 @@ class _Conversion:
             for binding, step, node in zip(self.old, self.steps, nodes, strict=True)
             if step is not None
         }
-        # A value is brought to another form once, however many operators read it there: each of them pulls at one
-        # thing between them and the operator that makes the value.
+        # A value is transposed once, however many operators read it in that form: they share a node of the graph
+        # between them and the operator that computes the value.
         for variable, readers in forms_of.items():
             maker, step = made.get(variable, (cut.SECOND, None))
             if step is not None and step.gives is not None:
@@ -168,18 +168,18 @@ class _Conversion:
 
     @staticmethod
     def _cost(variable: Any, form: Form, step: Step | None) -> int:
-        """What it costs to bring a variable to a form or back."""
+        """The cost of transposing a variable to a form or back."""
         shape = shape_of(variable)
         if shape is None:
             return FORBIDDEN
         shape = [1] * (len(form) - len(shape)) + shape
         if kept_in_order(shape, form):
             return 1
-        # An elementwise operator behind a product belongs to it: the transpose comes after.
+        # An elementwise operator after a product is fused with it; the transpose comes after both.
         return (4 if step is not None and step.elementwise else 5) * max(1, math.prod(shape))
 
     def converted(self) -> relax.Function:
-        """The function with the chosen forms."""
+        """The function in the chosen forms."""
         for binding, step, chosen in zip(self.old, self.steps, self._choose(), strict=True):
             if step is None or not chosen:
                 for variable in relax.analysis.free_vars(binding.value):
@@ -219,7 +219,7 @@ class _Conversion:
         return there[form]
 
     def _brought(self, variable: Any, form: Form) -> Any:
-        """A variable in a form that it does not have yet."""
+        """Binds a variable in a form that is not bound yet."""
         given: Form = ()
         source = variable
         if variable in self.unbound:
@@ -237,7 +237,7 @@ class _Conversion:
         return self._rearranged(source, shape, permutation)
 
     def _rearranged(self, source: Any, shape: Sequence[int], permutation: Form) -> Any:
-        """The permuted value; of a value that is permuted already, both permutations at once."""
+        """The permuted value; a permutation of a permutation is composed."""
         while source in self.permuted and source.ty.ndim == len(permutation):
             source, inner = self.permuted[source]
             permutation = tuple(inner[axis] for axis in permutation)
@@ -253,7 +253,7 @@ class _Conversion:
         return self.done[source, permutation]
 
     def _own(self, variable: Any) -> None:
-        """Binds a variable itself, if only other forms of it are there."""
+        """Binds a variable in its original form, if only other forms are bound."""
         if variable not in self.unbound:
             return
         self.unbound.remove(variable)
@@ -283,7 +283,7 @@ class _Conversion:
     def _constant(self, value: Any, form: Form) -> Any:
         """A constant in a form."""
         if not isinstance(value, GenericConst):
-            raise TypeError(f"no constant: {value}")
+            raise TypeError(f"not a constant: {value}")
         if not value.ty.ndim:
             return value
         key = (value, form)

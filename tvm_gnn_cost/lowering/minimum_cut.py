@@ -1,4 +1,4 @@
-"""The cheapest way to divide things between two sides."""
+"""Minimum cut of a graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-#: The cost of what must not be.
+#: The cost of an arc that must not be cut.
 FORBIDDEN = 1 << 40
 
 #: SciPy computes flows in 32 bits.
@@ -16,7 +16,7 @@ _LARGEST = 1 << 30
 
 
 class Cut:
-    """Things that pull each other to one of two sides.
+    """A graph whose nodes are divided between two sides at the least cost.
 
     >>> cut = Cut()
     >>> first, free, second = cut.node(), cut.node(), cut.node()
@@ -28,7 +28,7 @@ class Cut:
     True
     """
 
-    #: Two things that lie on the two sides.
+    #: The source and the sink.
     FIRST, SECOND = 0, 1
 
     def __init__(self) -> None:
@@ -36,21 +36,21 @@ class Cut:
         self._arcs: list[tuple[int, int, int]] = []
 
     def node(self) -> int:
-        """A new thing."""
+        """Adds a node and returns its number."""
         self._count += 1
         return self._count - 1
 
     def fix(self, node: int, first: bool) -> None:
-        """Puts a thing on the first side, or on the second."""
+        """Fixes a node to the first side, or to the second."""
         self.arc(*((self.FIRST, node) if first else (node, self.SECOND)), FORBIDDEN)
 
     def arc(self, head: int, tail: int, cost: int) -> None:
-        """What it costs if one thing is on the first side and the other on the second."""
+        """Adds the cost of ``head`` on the first side and ``tail`` on the second."""
         self._arcs.append((head, tail, cost))
 
     def first_side(self) -> Collection[int]:
-        """The things on the first side where all costs least; as many as possible."""
-        # Larger costs are rounded so that no sum is too large.
+        """The nodes on the first side of a minimum cut, as many as possible."""
+        # Costs are scaled so that their sum does not overflow.
         total = sum(cost for _, _, cost in self._arcs if cost < FORBIDDEN)
         unit = max(1.0, 2 * total / _LARGEST)
         costs = [_LARGEST if cost >= FORBIDDEN else max(1, round(cost / unit)) for _, _, cost in self._arcs]

@@ -1,4 +1,4 @@
-"""Packs weights as each schedule reads them, where that is provably right."""
+"""Packs weights as each schedule reads them, where that provably preserves the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm.tirx import BufferStore, IterVar
 
 from tvm_gnn_cost.lowering.blocks import root_of
 
-#: Attribute of a function: the numbers of its parameters whose layout a schedule may choose.
+#: Attribute of a function: indices of the parameters whose layout a schedule may choose.
 _FREE = "layout_free_buffers"
 
 #: Annotation of a block that copies a weight into the layout that a schedule reads.
@@ -22,10 +22,10 @@ _PACKS = "meta_schedule.layout_rewrite_preproc"
 
 
 def free_weights(mod: tvm.IRModule) -> tvm.IRModule:
-    """Marks the weights whose layout a schedule may choose: those that a sum of products reads one to one.
+    """Marks the weights whose layout a schedule may choose: those that a product reads one to one.
 
-    TVM frees every constant, and its ``RewriteLayout`` packs each by the one index that it sees. That loses the rows of
-    a table that are gathered, the flips of a kernel and the repeats of what is broadcast.
+    TVM marks every constant, and its ``RewriteLayout`` packs each by a single index expression. That is wrong for
+    gathered embedding tables, flipped convolution weights and broadcast constants.
     """
     mod = relax.transform.AttachAttrLayoutFreeBuffers()(mod)
     for var, function in mod.functions_items():
@@ -37,7 +37,7 @@ def free_weights(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _is_factor(function: tvm.tirx.PrimFunc, param: Any) -> bool:
-    """Whether a parameter is read at one place alone, as a factor of a sum of products, each value at its own index."""
+    """Whether a parameter is read by a single load, as a factor of a product, one to one."""
     loads: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(tvm.ir.TensorLoad, loads.append)])
     reads = [load for load in loads if load.source.same_as(param)]
@@ -50,7 +50,7 @@ def _is_factor(function: tvm.tirx.PrimFunc, param: Any) -> bool:
 
 
 def _sums_products_of(block: Any, load: Any) -> bool:
-    """Whether a block is ``C[...] += A[...] * B[...]``, from 0 on, and the load is one of the factors."""
+    """Whether a block is ``C[...] += A[...] * B[...]`` with initial value 0, and the load is one of the factors."""
     body, init = block.body, block.init
     if not (isinstance(body, BufferStore) and isinstance(init, BufferStore) and isinstance(body.value, prim.Add)):
         return False
@@ -75,7 +75,7 @@ def _factors(product: Any) -> Iterator[Any]:
 
 
 def _is_one_to_one(block: Any, load: Any) -> bool:
-    """Whether each index of a load is an iteration variable of its own, which goes through the whole dimension."""
+    """Whether the indices of a load are distinct iteration variables that cover their dimensions."""
     left = list(block.iter_vars)
     for index, size in zip(load.indices, load.source.shape, strict=True):
         if isinstance(index, tvm.tirx.IntImm) and int(index) == 0 and _is(size, 1):
@@ -98,9 +98,9 @@ def _same_size(left: Any, right: Any) -> bool:
 
 
 def packers(function: tvm.tirx.PrimFunc) -> dict[int, tvm.tirx.PrimFunc]:
-    """The functions that pack a scheduled function's weights: the number of each weight's parameter, with its packer.
+    """The functions that pack a scheduled function's weights: parameter index of each weight, with its packer.
 
-    A packer takes the weight and what it writes: the argument that takes the weight's place once packing is removed.
+    A packer takes the weight and its output, which replaces the weight once packing is removed from the function.
     """
     root = function.body.block
     result = {}
@@ -116,17 +116,17 @@ def packers(function: tvm.tirx.PrimFunc) -> dict[int, tvm.tirx.PrimFunc]:
 
 
 def _innermost(stmt: Any) -> Any:
-    """The block inside of loops; None if there is another statement."""
+    """The block inside of nested loops; None if there is another statement."""
     while isinstance(stmt, tvm.tirx.For):
         stmt = stmt.body
     return stmt.block if isinstance(stmt, SBlockRealize) else None
 
 
 def prepack(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Packs the weights of scheduled functions now, so that no run packs them again.
+    """Packs the weights of scheduled functions at compile time.
 
     Args:
-        mod: What :func:`~tvm_gnn_cost.lowering.layouts.legalize` gave, with schedules applied.
+        mod: A result of :func:`~tvm_gnn_cost.lowering.layouts.legalize` with schedules applied.
         target: Where the packing runs: this machine.
     """
     with target:

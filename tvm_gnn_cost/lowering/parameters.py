@@ -1,4 +1,4 @@
-"""What a TensorIR function takes and gives, so that it can be run on arguments that make sense."""
+"""Analyzes the parameters of a TensorIR function, so that it can be run on valid arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm.tirx import BufferStore, IterVar
 
 from tvm_gnn_cost.measuring.arguments import Argument
 
-#: TVM's functions that make whole numbers of floats, without the rooms that they are in.
+#: TVM's functions that convert floats to integers, without namespaces.
 _ROUNDINGS = {"round", "nearbyint", "floor", "ceil", "trunc", "fmod"}
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ, prim.NE)
@@ -23,14 +23,14 @@ _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ, prim.NE)
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a function, and what its rounding depends on.
+    """The parameters of a function, and properties that bound its rounding errors.
 
     Attributes:
         arguments: Each parameter.
         dtypes: The types of all values that it reads and writes.
-        terms: How many values its longest sum adds up.
-        work: How often the block runs that runs most often.
-        rounds: Whether floats become integers, or are compared: then the least difference may become a large one.
+        terms: Length of its longest reduction.
+        work: Iterations of the block with the most iterations.
+        rounds: Whether floats are converted to integers or compared, so that small differences can become large.
     """
 
     arguments: tuple[Argument, ...]
@@ -41,10 +41,10 @@ class Parameters:
 
 
 def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
-    """Reads what a function does with its parameters.
+    """Analyzes how a function uses its parameters.
 
-    An integer parameter is an index where another buffer is read or written at its value, or at one that blocks compute
-    from it; the smallest of the dimensions that it indexes bounds it.
+    An integer parameter is an index if another buffer is accessed at its value or at a value computed from it. It is
+    bounded by the smallest dimension that it indexes.
     """
     stores: list[Any] = []
     blocks: list[Any] = []
@@ -60,7 +60,7 @@ def parameters(function: tvm.tirx.PrimFunc) -> Parameters:
         ],
     )
     written = [store.buffer for store in stores]
-    # What an extern function writes is declared; if not even that, it is the last parameter.
+    # The outputs of an extern function are declared; without a declaration, it is the last parameter.
     written += [region.source for block in blocks if block.name_hint != "root" for region in block.writes]
     if not any(item.same_as(param) for item in written for param in function.params):
         written.append(function.params[-1])
@@ -86,7 +86,7 @@ def _iterations(block: Any, kinds: tuple[int, ...]) -> int:
 
 
 def _rounds(expression: Any) -> bool:
-    """Whether an expression makes an integer of a float, or a decision."""
+    """Whether an expression converts a float to an integer or compares floats."""
     if isinstance(expression, prim.Cast):
         return _is_float(expression.value) and not _is_float(expression)
     if isinstance(expression, Call):
@@ -103,7 +103,7 @@ def _dtype(buffer: Any) -> str:
 
 
 def _bound(param: Any, stores: list[Any], loads: list[Any]) -> int:
-    """The size of the smallest dimension that a parameter's values index; 0 if they index none."""
+    """The size of the smallest dimension that a parameter indexes; 0 if it is not an index."""
     known = [param]
     while True:
         results = [

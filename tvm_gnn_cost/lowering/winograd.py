@@ -1,4 +1,4 @@
-"""Computes 3x3 convolutions with Winograd's minimal filtering, which multiplies 2.25 or 4 times less often.
+"""Computes 3x3 convolutions with Winograd's minimal filtering, which needs 2.25 or 4 times fewer multiplications.
 
 Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, arXiv:1509.09308: F(m x m, 3 x 3) computes
 tiles of m x m outputs from tiles of (m + 2) x (m + 2) inputs. ``winograd_tiling.py`` schedules it.
@@ -22,19 +22,19 @@ from tvm.tirx import all as both
 #: Names the stage that a block computes.
 STAGE = "tvm_gnn_cost.winograd"
 
-#: The channels of an offered convolution are multiples of this.
+#: Channels must be a multiple of this.
 LANES = 16
 
-#: Floating point operations that an offered convolution has at least, computed directly: less is done at once anyway.
+#: Minimum number of floating point operations of a convolution, computed directly.
 _FEWEST = 2e7
 
-#: Rows and columns that an offered convolution has at least: with fewer, half of the tiles' outputs are cut off.
+#: Minimum number of rows and columns: with fewer, half of the tiles' outputs are discarded.
 _SMALLEST = 8
 
-#: Outputs of a fused operator may be computed elementwise in it (TVM's OpPatternKind kOutEWiseFusable).
+#: Elementwise operators may be fused after the operator (TVM's OpPatternKind kOutEWiseFusable).
 _FUSABLE = 4
 
-#: Transformed weights beyond this do not stay in a core's cache from one chunk of tiles to the next.
+#: Transformed weights larger than this do not stay in a core's cache between chunks of tiles.
 _CACHED_WEIGHTS = 4 << 20
 
 #: The matrices B^T, G and A^T of the paper, by the outputs along a side of a tile.
@@ -67,7 +67,7 @@ _MATRICES: dict[int, tuple[list[list[float]], list[list[float]], list[list[float
 
 
 def use_winograd(mod: tvm.IRModule) -> tvm.IRModule:
-    """Replaces the convolutions of a Relax module for which it may pay; the module itself if there are none.
+    """Replaces suitable convolutions of a Relax module; returns the module itself if there are none.
 
     Args:
         mod: A module in NHWC whose weights are constants in HWIO.
@@ -82,7 +82,7 @@ def use_winograd(mod: tvm.IRModule) -> tvm.IRModule:
 
 @mutator
 class _Replacing(PyExprMutator):  # type: ignore[misc]
-    """Replaces convolutions, and knows whether it did."""
+    """Replaces convolutions."""
 
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
@@ -116,7 +116,7 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
 
 
 def _is_offered(call: relax.Call, weights: Sequence[int]) -> bool:
-    """Whether a convolution is one that Winograd can compute, and large enough that it may pay."""
+    """Whether Winograd applies to a convolution that is large enough."""
     attributes = call.attrs
     shape = [int(value) for value in call.ty.shape.values]
     return (
@@ -125,7 +125,7 @@ def _is_offered(call: relax.Call, weights: Sequence[int]) -> bool:
         and int(attributes.groups) == 1
         and {int(stride) for stride in (*attributes.strides, *attributes.dilation)} == {1}
         and {str(argument.ty.dtype) for argument in (call, *call.args)} == {"float32"}
-        # Whole vectors of channels on both sides, and outputs that fill tiles.
+        # Whole vectors of input and output channels, and outputs that fill the tiles.
         and not any(channels % LANES for channels in weights[2:])
         and min(shape[1:3]) >= _SMALLEST
         and 2 * math.prod(shape) * math.prod(weights[:3]) >= _FEWEST
@@ -133,9 +133,9 @@ def _is_offered(call: relax.Call, weights: Sequence[int]) -> bool:
 
 
 def outputs_of_a_tile(inputs: int, outputs: int) -> int:
-    """Outputs along a side of a tile, for a convolution of so many channels.
+    """Outputs along a side of a tile, for the given numbers of channels.
 
-    Tiles of 4 x 4 multiply least, but read 36 / 9 times the weights.
+    Tiles of 4 x 4 need the fewest multiplications, but read 36 / 9 times the weights.
 
     >>> outputs_of_a_tile(64, 64), outputs_of_a_tile(256, 256)
     (4, 2)
@@ -144,7 +144,7 @@ def outputs_of_a_tile(inputs: int, outputs: int) -> int:
 
 
 def filled(tiles: int) -> int:
-    """The number of tiles to compute: a few more than needed if they then fill register tiles and chunks.
+    """The number of tiles to compute, rounded up so that they fill register tiles and chunks.
 
     >>> filled(49), filled(196), filled(81)
     (50, 196, 81)
@@ -154,7 +154,7 @@ def filled(tiles: int) -> int:
 
 
 def transformed(weights: npt.NDArray[Any], size: int) -> npt.NDArray[np.float32]:
-    """The weights as :func:`winograd` takes them: G w G^T.
+    """The transformed weights for :func:`winograd`: G w G^T.
 
     Args:
         weights: Of shape (3, 3, inputs, outputs).
@@ -197,7 +197,7 @@ def winograd(data: te.Tensor, weights: te.Tensor, size: int, padding: Sequence[i
 
     def tile(i: Any, j: Any, p: Any, c: Any) -> Any:
         row = (p // across) % down * size + i
-        # The tiles beyond the image are computed from some tile of it, and no one reads them.
+        # Padding tiles are computed from an arbitrary tile of the image and never read.
         return image[p // (down * across) % batch, row, p % across * size + j, c]
 
     image = stage("padded", (batch, down * size + 2, across * size + 2, inputs), padded)
@@ -222,7 +222,7 @@ def winograd(data: te.Tensor, weights: te.Tensor, size: int, padding: Sequence[i
 
 
 def _row(matrix: Sequence[Sequence[float]], row: Any, tensor: te.Tensor, axis: int, other: Any, p: Any, c: Any) -> Any:
-    """A row of a matrix times one side of the tiles; once the row's loop is unrolled, no selection is left.
+    """A row of a matrix times one side of the tiles; no select is left after unrolling.
 
     Args:
         matrix: One of the transforms.
@@ -236,7 +236,7 @@ def _row(matrix: Sequence[Sequence[float]], row: Any, tensor: te.Tensor, axis: i
     output = None
     for number in reversed(range(len(matrix))):
         value = None
-        # A product with 0 or 1 would be computed: the result is not the same for infinities.
+        # The compiler does not remove products with 0 or 1, because of infinities.
         for column, factor in enumerate(matrix[number]):
             if factor:
                 element = tensor[(column, other, p, c) if axis == 0 else (other, column, p, c)]

@@ -1,4 +1,4 @@
-"""The design space of a convolution that ``winograd.py`` computes."""
+"""The design space of Winograd convolutions (``winograd.py``)."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.lowering.blocks import TILED, is_elementwise, spread
 from tvm_gnn_cost.lowering.winograd import STAGE
 
-#: Bytes that stay in a core's second cache.
+#: Bytes that stay in a core's L2 cache.
 _CACHE = 1 << 20
 
-#: Inputs that are summed at a time: their weights stay in the first cache from one register tile to the next.
+#: Input channels in a reduction block: their weights stay in the L1 cache between register tiles.
 _SUMS = 64
 
-#: Reading the weights of a chunk takes as long as so many of its tiles: where they do not stay in the cache, and where
-#: they do.
+#: Cost of reading the weights of a chunk, in tiles: outside of the cache, and in the cache.
 _READING = (8, 1)
 
-#: How much longer a chunk takes that does not stay in the cache.
+#: Slowdown of a chunk that does not stay in the cache.
 _SPILLING = 1.5
 
-#: Programs of a task: the best shapes by a rough model, for the cost model and the measurements to choose from.
+#: Schedules of a task: the best shapes by an analytical estimate, among which the search chooses.
 _SHAPES = 5
 
 
 @derived_object
 class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Computes a chunk of tiles after another, from the image to the outputs, so that all between stays in the cache.
+    """Computes one chunk of tiles after another, from input to output, so that intermediate results stay in the cache.
 
-    The products are tiled as by ``RegisterTiling``; the transforms are unrolled, a vector of channels at a time.
+    The products are tiled as by ``RegisterTiling``; the transforms are unrolled and vectorized over channels.
 
     Args:
         lanes: Number of float32 values in a vector register.
-        cores: Number of cores that share the chunks.
+        cores: Number of cores.
     """
 
     def __init__(self, lanes: int, cores: int) -> None:
@@ -51,7 +50,7 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         return WinogradTiling(self.lanes, self.cores)
 
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
-        """A schedule for each shape of tiles and chunks; ``sch`` alone if the block is another."""
+        """A schedule for each shape of tiles and chunks; only ``sch`` if the rule does not apply."""
         if sch.get(block).annotations.get(STAGE) != "products":
             return [sch]
         side, _, tiles, outputs = (int(var.dom.extent) for var in sch.get(block).iter_vars[:4])
@@ -79,10 +78,10 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         for chunk in _divisors(tiles):
             used = chunk * side_bytes * (inputs + outputs) + is_cached * weights
             spilling = _SPILLING if used > _CACHE else 1.0
-            # All wait for the core with the most chunks.
+            # The core with the most chunks determines the time.
             chunks = -(-tiles // chunk // self.cores)
             for vectors in (item for item in (6, 4, 3, 2, 1) if outputs % (item * self.lanes) == 0):
-                # The sums, the weights and one input are in registers.
+                # Accumulators, weights and one input are in registers.
                 pixels = max(
                     divisor for divisor in _divisors(chunk) if (divisor + 1) * vectors < registers or divisor == 1
                 )
@@ -130,7 +129,7 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         sch.set_scope(block, 0, "local")
 
     def _multiply(self, sch: Schedule, block: Any, at: Any, vectors: int, pixels: int) -> None:
-        """Multiplies all tiles of a chunk with the weights."""
+        """Multiplies all tiles of a chunk by the weights."""
         sch.compute_at(block, at, preserve_unit_loops=True)
         i, j, tile, channel, k = sch.get_loops(block)[-5:]
         tile, pixel = sch.split(tile, [None, pixels])
@@ -156,7 +155,7 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
 
 
 def _finish(sch: Schedule, block: Any) -> Any:
-    """Inlines the image into what follows it elementwise; returns the block that then writes it."""
+    """Inlines the output image into its elementwise consumers; returns the block that writes the result."""
     while True:
         consumers = sch.get_consumers(block)
         if len(consumers) != 1 or not is_elementwise(sch, consumers[0], sch.get(block).writes[0].source):

@@ -1,7 +1,7 @@
-"""Writes the operators that ONNX Runtime's optimizer and quantizer put into files, of the domain ``com.microsoft``."""
+"""Expands operators of the domain ``com.microsoft``, which ONNX Runtime's optimizer and quantizer write."""
 
 from tvm_gnn_cost.importing.microsoft import attention, fused, quantized
 from tvm_gnn_cost.importing.simplify import Expansion
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {**attention.EXPANSIONS, **fused.EXPANSIONS, **quantized.EXPANSIONS}

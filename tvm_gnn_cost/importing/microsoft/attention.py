@@ -1,4 +1,4 @@
-"""Attention as ONNX Runtime's optimizer writes it."""
+"""Expands the attention operators of ONNX Runtime's optimizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_gnn_cost.importing.simplify import Expansion, Refused
 
 def _attention(write: Writer) -> Any:
     if any(write.has(i) for i in (4, 6)) or write.attribute("do_rotary"):
-        raise Refused("it has a past or rotates")
+        raise Refused("it has a past or rotary embeddings")
     heads = int(write.attribute("num_heads"))
     result = write.plus(write("MatMul", write.tensor(0), write.tensor(1)), 2)
     return _attended_together(write, result, heads, write.call.input(3), write.call.input(5))
@@ -22,13 +22,13 @@ def _attention(write: Writer) -> Any:
 
 def _quantized_attention(write: Writer) -> Any:
     if write.has(8) or write.attribute("do_rotary"):
-        raise Refused("it has a past or rotates")
+        raise Refused("it has a past or rotary embeddings")
     projected = integer_product(write, write.tensor(0), write.call.input(6), write.tensor(3), (1, 4, 7, 2))
     return _attended_together(write, projected, int(write.attribute("num_heads")), write.call.input(5), None)
 
 
 def _attended_together(write: Writer, projected: Any, heads: int, mask: Any, bias: Any) -> Any:
-    """Attention of queries, keys and values that are beside each other."""
+    """Attention with concatenated query, key and value projections."""
     width = projected.shape[2]
     sizes = write.attribute("qkv_hidden_sizes") or [width // 3] * 3
     ends = np.cumsum([0, *sizes])
@@ -41,13 +41,13 @@ def _attended_together(write: Writer, projected: Any, heads: int, mask: Any, bia
 
 
 def _by_head(write: Writer, value: Any, heads: int) -> Any:
-    """``(batch, length, width)`` as ``(batch, heads, length, width of a head)``."""
+    """Splits ``(batch, length, width)`` into ``(batch, heads, length, head width)``."""
     batch, length, width = value.shape
     return write("Transpose", write.reshaped(value, batch, length, heads, width // heads), perm=[0, 2, 1, 3])
 
 
 def _mask(write: Writer, mask: Any, dtype: Any, length: int) -> Any:
-    """What is added to scores: 0 where a mask has ones, a large negative number elsewhere."""
+    """The mask as a summand of the scores: 0 where it is 1, a large negative number elsewhere."""
     rank = len(mask.shape)
     if rank == 1:
         count = write.reshaped(mask, mask.shape[0], 1, 1, 1)
@@ -63,7 +63,7 @@ def _mask(write: Writer, mask: Any, dtype: Any, length: int) -> Any:
 
 
 def _attended(write: Writer, query: Any, key: Any, value: Any, added: Sequence[Any], is_causal: bool) -> Any:
-    """Attention of each head, with summands of the scores; the heads beside each other again."""
+    """Scaled dot-product attention with summands of the scores; the heads are concatenated."""
     batch, heads, length, width = query.shape
     scale = write.attribute("scale", 0.0) or 1 / np.sqrt(width)
     scores = write("MatMul", write("Mul", query, write.number(scale, query)), write.swapped(key))
@@ -81,9 +81,9 @@ def _attended(write: Writer, query: Any, key: Any, value: Any, added: Sequence[A
 def _multi_head_attention(write: Writer) -> Any:
     heads = int(write.attribute("num_heads"))
     if len(write.tensor(0).shape) != 3 or not write.has(1) or not write.has(2):
-        raise Refused("its queries, keys and values are packed")
+        raise Refused("its query, key and value are packed")
     if any(write.has(i) for i in (8, 9)) or (len(write.call.node.output) > 3 and write.call.node.output[3]):
-        raise Refused("it has a cache with a length of its own, or gives its scores")
+        raise Refused("it has a cache with a separate length, or returns its scores")
     parts = []
     width = 0
     for i in range(3):
@@ -130,5 +130,5 @@ _WRITTEN: dict[str, Callable[[Writer], Any]] = {
     "RotaryEmbedding": _rotary,
 }
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {f"com.microsoft:{name}": written(write) for name, write in _WRITTEN.items()}

@@ -1,4 +1,4 @@
-"""Activations, norms and embeddings that ONNX Runtime's optimizer fused."""
+"""Expands activations, norms and embeddings that ONNX Runtime's optimizer fused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _matmul(write: Writer) -> Any:
 
 
 def _turned(write: Writer, value: Any, is_batch_moved: bool, is_swapped: bool) -> Any:
-    """A matrix whose first axis may lie before those of the batch, and that may be transposed."""
+    """A matrix that may be transposed, or have its first axis before the batch axes."""
     order = list(range(len(value.shape)))
     if len(order) < 2:
         return value
@@ -50,7 +50,7 @@ def _turned(write: Writer, value: Any, is_batch_moved: bool, is_swapped: bool) -
 
 
 def _activated(write: Writer, value: Any, operator: str, parameters: Sequence[float]) -> Any:
-    """A value behind the activation that was fused into an operator."""
+    """Applies the activation that was fused into an operator."""
     if not operator:
         return value
     if operator == "Clip":
@@ -80,7 +80,7 @@ def _gemm(write: Writer) -> Any:
 
 
 def _normalized(write: Writer, value: Any, scale: Any, shift: Any, axis: int, epsilon: float, rms: bool) -> Any:
-    """A layer norm, or one by the root of the mean square."""
+    """A layer norm or RMS norm."""
     if not rms:
         return write("LayerNormalization", value, scale, shift, axis=axis, epsilon=epsilon)
     axes = np.arange(axis % len(value.shape), len(value.shape))
@@ -93,7 +93,7 @@ def _normalized(write: Writer, value: Any, scale: Any, shift: Any, axis: int, ep
 def _layer_norm(write: Writer) -> Any:
     axis, epsilon = write.attribute("axis", -1), write.attribute("epsilon", 1e-5)
     if any(write.call.node.output[1:]):
-        raise Refused("its mean and deviation are asked for")
+        raise Refused("its mean and deviation are used")
     rms = write.call.node.op_type.startswith("Simplified")
     return _normalized(write, write.tensor(0), write.tensor(1), write.call.input(2), axis, epsilon, rms)
 
@@ -104,7 +104,7 @@ def _skip_layer_norm(write: Writer) -> Any:
     shift = None if rms else write.call.input(3)
     normalized = _normalized(write, added, write.tensor(2), shift, -1, write.attribute("epsilon", 1e-12), rms)
     if any(write.call.node.output[1:3]):
-        raise Refused("its mean and deviation are asked for")
+        raise Refused("its mean and deviation are used")
     return [normalized, None, None, added]
 
 
@@ -121,7 +121,7 @@ def _quantized_embedding(write: Writer) -> Any:
 
 
 def _embedded(write: Writer, operands: Sequence[Any]) -> Any:
-    """The sum of the embeddings of words, positions and segments, and its layer norm."""
+    """The sum of word, position and segment embeddings, and its layer norm."""
     words, segments, table, positions, kinds, scale, shift, mask, places = (*operands, None, None)[:9]
     batch, length = words.shape
     embedding = write("Gather", table, words, axis=0)
@@ -145,7 +145,7 @@ def _max_pool(write: Writer) -> Any:
 
 
 def _same(operator: str) -> Callable[[Writer], Any]:
-    """An operator that ONNX has too."""
+    """An operator that also exists in ONNX."""
 
     def write_it(write: Writer) -> Any:
         return write(operator, *write.call.inputs, **write.call.attributes)
@@ -176,5 +176,5 @@ _WRITTEN: dict[str, Callable[[Writer], Any]] = {
     "Trilu": _same("Trilu"),
 }
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {f"com.microsoft:{name}": written(write) for name, write in _WRITTEN.items()}

@@ -1,4 +1,4 @@
-"""Operators on quantized numbers as ONNX Runtime's quantizer writes them."""
+"""Expands the quantized operators of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _quantized_gemm(write: Writer) -> Any:
 
 
 def integer_product(write: Writer, left: Any, left_zero: Any, left_scale: Any, places: Sequence[int]) -> Any:
-    """The product of integers, as numbers; ``places`` are those of B, its scale, its zero point and the bias."""
+    """The dequantized integer product; ``places`` are the positions of B, its scale, its zero point and the bias."""
     right, scale, zero, bias = places
     product = write("MatMulInteger", left, write.tensor(right), left_zero, write.call.input(zero))
     factor = write("Mul", left_scale, write.tensor(scale))
@@ -83,7 +83,7 @@ def _matmul_of_bits(write: Writer) -> Any:
     bits, block = int(write.attribute("bits", 4)), int(write.attribute("block_size"))
     rows, columns = int(write.attribute("K")), int(write.attribute("N"))
     if write.has(4) or bits not in (2, 4, 8):
-        raise Refused("its weights are in another order, or of other bits than 2, 4 or 8")
+        raise Refused("its weights are reordered, or have other bit widths than 2, 4 or 8")
     weights, scales = write.call.constant(1, "weights"), write.call.constant(2, "scales")
     blocks = -(-rows // block)
     numbers = _unpacked(weights.reshape(columns, blocks, -1), bits)[..., :block].astype(np.float32)
@@ -99,7 +99,7 @@ def _matmul_of_bits(write: Writer) -> Any:
 
 
 def _unpacked(values: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """Numbers of some bits, of which several share a byte, the first in the lowest bits."""
+    """Unpacks numbers of a few bits from bytes, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return np.asarray((values[..., None] >> shifts) & (2**bits - 1)).reshape(*values.shape[:-1], -1)
 
@@ -120,5 +120,5 @@ _WRITTEN: dict[str, Callable[[Writer], Any]] = {
     "QLinearWhere": _where,
 }
 
-#: How each operator is written.
+#: Operator -> its expansion.
 EXPANSIONS: dict[str, Expansion] = {f"com.microsoft:{name}": written(write) for name, write in _WRITTEN.items()}

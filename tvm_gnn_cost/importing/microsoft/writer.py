@@ -1,4 +1,4 @@
-"""Writes an operator of the domain ``com.microsoft`` in ONNX's own."""
+"""Helpers that expand operators of the domain ``com.microsoft``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from onnx import helper
 
 from tvm_gnn_cost.importing.simplify import Call, Expansion, Simplifier, Value
 
-#: The version of ONNX's operators that is written.
+#: The ONNX operator set of the expansions.
 OPSET = 21
 
 
 class Writer:
-    """Writes one operator in ONNX's own.
+    """Expands one operator to ONNX's operators.
 
     Args:
-        simplifier: Takes the operators.
+        simplifier: Receives the operators.
         call: The operator.
     """
 
@@ -31,11 +31,11 @@ class Writer:
         return self.simplifier.emit(operator, *inputs, name=self.call.name, **attributes)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute; the schemas of this domain are not known, nor are their defaults."""
+        """An attribute; the schemas of this domain, with their defaults, are not available."""
         return self.call.attributes.get(name, default)
 
     def tensor(self, position: int) -> Any:
-        """An operand that must be given."""
+        """A required operand."""
         return self.call.tensor(position)
 
     def has(self, position: int) -> bool:
@@ -43,37 +43,37 @@ class Writer:
         return self.call.input(position) is not None
 
     def plus(self, value: Any, position: int) -> Any:
-        """A value, with an operand added if it is given."""
+        """Adds an operand to a value if it is given."""
         return self("Add", value, self.tensor(position)) if self.has(position) else value
 
     def reshaped(self, value: Any, *shape: int) -> Any:
-        """The same elements in other sizes."""
+        """Reshapes a value."""
         return self("Reshape", value, np.array(shape, np.int64))
 
     def cast(self, value: Any, dtype: Any) -> Any:
-        """A value in another type."""
+        """Casts a value."""
         return self("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def number(self, value: float, like: Any) -> npt.NDArray[Any]:
-        """A number of the type of a tensor."""
+        """A scalar constant of a tensor's type."""
         return np.array(value, like.dtype)
 
     def swapped(self, value: Any) -> Any:
-        """A value with its last two axes swapped."""
+        """Swaps the last two axes."""
         rank = len(value.shape)
         return self("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
 
     def dequantized(self, position: int) -> Any:
-        """The number that an operand stands for, whose scale and zero point follow it."""
+        """Dequantizes an operand whose scale and zero point follow it."""
         return self("DequantizeLinear", *(self.call.input(position + i) for i in range(3)))
 
     def quantized(self, value: Any, position: int) -> Any:
-        """A number as an integer, whose scale and zero point are operands."""
+        """Quantizes a value by a scale and zero point that are operands."""
         return self("QuantizeLinear", value, self.call.input(position), self.call.input(position + 1))
 
 
 def written(write: Callable[[Writer], Any]) -> Expansion:
-    """An expansion of a function that writes with ONNX's newer operators, whatever the model's version."""
+    """Decorates an expansion that uses a newer operator set than the model."""
 
     def expansion(simplifier: Simplifier, call: Call) -> Sequence[Value]:
         with simplifier.at_opset(OPSET):
@@ -84,7 +84,7 @@ def written(write: Callable[[Writer], Any]) -> Expansion:
 
 
 def channels_last(write: Writer, value: Any, function: Callable[[Any], Any], is_last: Any) -> Any:
-    """A function of images, whose channels may be the last axis."""
+    """Applies a function of NCHW images to images that may be channels-last."""
     if not is_last:
         return function(value)
     axes = range(1, len(value.shape) - 1)

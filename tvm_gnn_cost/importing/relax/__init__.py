@@ -1,1 +1,1 @@
-"""Brings ONNX graphs of primitive operators to Relax; needs today's TVM."""
+"""Converts ONNX graphs of primitive operators to Relax. Needs TVM 0.25 or newer."""

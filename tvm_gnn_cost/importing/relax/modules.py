@@ -27,12 +27,12 @@ def open_shapes(program: tvm.IRModule, name: str) -> dict[str, OpenShape]:
     """The shape of each parameter of ``main``, in order.
 
     Raises:
-        InputError: a parameter is no tensor of a known number of dimensions.
+        InputError: a parameter is not a tensor of known rank.
     """
     result = {}
     for parameter in program["main"].params:
         if not isinstance(parameter.ty, relax.TensorType) or parameter.ty.shape is None:
-            raise InputError(f"input '{parameter.name}' of {name} is no tensor of a known number of dimensions")
+            raise InputError(f"input '{parameter.name}' of {name} is not a tensor of known rank")
         result[parameter.name] = tuple(
             int(size) if isinstance(size, tvm.tirx.IntImm) else str(size) for size in parameter.ty.shape
         )
