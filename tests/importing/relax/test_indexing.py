@@ -54,7 +54,7 @@ def test_indices_never_reach_outside(dtype: Any) -> None:
 
 def test_constant_indices_out_of_the_range_are_refused() -> None:
     node = helper.make_node("Gather", ["x", "i"], ["y"], name="lookup")
-    with pytest.raises(InputError, match=r"Gather \('lookup'\): its indices reach outside of an axis of 6"):
+    with pytest.raises(InputError, match=r"Gather \('lookup'\): its indices are out of bounds for an axis of size 6"):
         run(model_of(node, {"x": TABLE}, {"i": np.array([6])}), {"x": TABLE})
 
 

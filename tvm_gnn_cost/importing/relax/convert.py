@@ -1,4 +1,4 @@
-"""Writes a graph of primitive operators in Relax."""
+"""Converts a graph of primitive operators to Relax."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tvm_gnn_cost.importing.simplify import refusal
 
 
 def to_relax(graph: Graph, name: str) -> tvm.IRModule:
-    """A graph as a Relax function ``main``, whose weights are constants.
+    """Converts a graph to a Relax function ``main`` with its weights as constants.
 
     Args:
-        graph: The graph; each operator has a rule.
-        name: The network's, for errors.
+        graph: The graph; there is a rule for each operator.
+        name: The network's name, for errors.
 
     Raises:
-        InputError: a rule does not cover the use of an operator; all of them are named.
+        InputError: a rule does not cover the use of an operator; the message names all of them.
     """
     builder = relax.BlockBuilder()
     parameters = _parameters(graph.inputs)
@@ -55,20 +55,20 @@ def to_relax(graph: Graph, name: str) -> tvm.IRModule:
 
 
 def _written(node: Node, builder: relax.BlockBuilder, expressions: dict[Tensor, relax.Expr]) -> list[relax.Expr]:
-    """The outputs of an operator, of the types that ONNX says.
+    """The outputs of an operator, with the types that ONNX infers.
 
     Raises:
-        Unsupported: the rule does not cover this use, or gives something else.
+        Unsupported: the rule does not cover this use, or its result has another type or shape.
     """
     rule = RULES[node.operator]
     primitive = Primitive(node, builder, expressions, rule.moves)
-    # TVM checks the operands of its operators, with errors of any type.
+    # TVM checks operands, and raises errors of any type.
     try:
         result = rule.write(primitive)
     except Unsupported:
         raise
     except Exception as error:
-        raise Unsupported(f"TVM does not take it ({last_line(error)})") from error
+        raise Unsupported(f"TVM does not support it ({last_line(error)})") from error
     values = list(result) if isinstance(result, list | tuple) else [result]
     outputs = []
     for position, tensor in enumerate(node.outputs):
@@ -82,28 +82,28 @@ def _written(node: Node, builder: relax.BlockBuilder, expressions: dict[Tensor, 
 
 
 def _typed(expression: relax.Expr, wanted: Tensor, builder: relax.BlockBuilder) -> relax.Expr:
-    """An output in the type that ONNX says; only float32 may stand for a type of 16 bits."""
+    """Casts float32 to the 16-bit type that ONNX infers; any other deviation of shape or type is an error."""
     normalized = builder.normalize(expression)
     shape = tuple(int(size) for size in normalized.ty.shape)
     dtype = str(normalized.ty.dtype)
     if shape != wanted.shape:
-        raise Unsupported(f"its output would be of the sizes {shape} and not {wanted.shape}")
+        raise Unsupported(f"its output would have the shape {shape}, not {wanted.shape}")
     if dtype == str(wanted.dtype):
         return normalized
     if wanted.dtype in HALF and dtype == "float32":
         return relax.op.astype(normalized, str(wanted.dtype))
-    raise Unsupported(f"its output would be {dtype} and not {wanted.dtype}")
+    raise Unsupported(f"its output would be {dtype}, not {wanted.dtype}")
 
 
 def _constant_output(
     array: npt.NDArray[Any], parameters: list[relax.Var], builder: relax.BlockBuilder, name: str
 ) -> relax.Expr:
-    """A constant as an output; one without elements is a part of an input: TVM cannot read it back from a library."""
+    """A constant output; an empty one is sliced from an input: TVM cannot read empty constants back from a library."""
     if array.size:
         return constant(array)
     whole = next((parameter for parameter in parameters if 0 not in [int(size) for size in parameter.ty.shape]), None)
     if whole is None:
-        raise InputError(f"{name} has no input and no output with elements, so that there is nothing to compute")
+        raise InputError(f"{name} has no inputs, and no output with elements")
     count = math.prod(int(size) for size in whole.ty.shape)
     flat = builder.emit(relax.op.reshape(whole, [count]))
     first = builder.emit(relax.op.strided_slice(flat, [0], [0], [1]))
@@ -114,7 +114,7 @@ def _constant_output(
 
 
 def _parameters(inputs: tuple[Tensor, ...]) -> list[relax.Var]:
-    """The function's parameters, under the names of the inputs as far as TVM takes them."""
+    """The function's parameters, named after the inputs with characters that TVM accepts."""
     taken: set[str] = set()
     parameters = []
     for tensor in inputs:

@@ -1,4 +1,4 @@
-"""Operators that compute each element of the output from one of each operand."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ _BINARY: dict[str, Callable[[relax.Expr, relax.Expr], relax.Expr]] = {
 
 @rule(*_UNARY)
 def unary(node: Primitive) -> relax.Expr:
-    """An elementary function."""
+    """A unary function."""
     return _UNARY[node.operator](node.tensor(0))
 
 
 @rule(*_BINARY)
 def binary(node: Primitive) -> relax.Expr:
-    """An operator of two operands that are broadcast."""
+    """A binary operator with broadcasting."""
     left, right = node.tensor(0), node.tensor(1)
     if node.version < 7 and node.attribute("broadcast"):
         right = _as_before_opset_7(node, right)
     if node.operator == "Equal" and node.dtype(0) == "bool":
-        # TVM compares truth values as floats, which LLVM refuses.
+        # TVM compares booleans as floats, which LLVM rejects.
         left, right = relax.op.astype(left, "int8"), relax.op.astype(right, "int8")
     return _BINARY[node.operator](left, right)
 
 
 def _as_before_opset_7(node: Primitive, right: relax.Expr) -> relax.Expr:
-    """The second operand of an old operator, whose first axis is ``axis`` of the first operand."""
+    """The second operand before opset 7, aligned to ``axis`` of the first operand."""
     rank, right_shape = len(node.shape(0)), node.shape(1)
     axis = node.attribute("axis")
     if axis is None:
@@ -102,19 +102,19 @@ def sign(node: Primitive) -> relax.Expr:
 
 @rule("Round")
 def rounded(node: Primitive) -> relax.Expr:
-    """To the nearest integer, halves to the even one."""
+    """Rounds half to even."""
     return relax.op.round(node.tensor(0))
 
 
 @rule("IsNaN")
 def is_nan(node: Primitive) -> relax.Expr:
-    """Whether a number is NaN."""
+    """NaN."""
     return relax.op.isnan(node.tensor(0))
 
 
 @rule("IsInf")
 def is_inf(node: Primitive) -> relax.Expr:
-    """Whether a number is infinite, of the signs that are asked for."""
+    """Infinity, of the signs that the attributes select."""
     x, zero = node.emit(node.tensor(0)), node.const(0, node.dtype(0))
     infinite = relax.op.isinf(x)
     if not node.attribute("detect_positive"):
@@ -126,7 +126,7 @@ def is_inf(node: Primitive) -> relax.Expr:
 
 @rule("Div")
 def divide(node: Primitive) -> relax.Expr:
-    """A quotient; of integers, rounded towards zero. An integer divided by zero gives itself, and crashes nothing."""
+    """Division; of integers, truncated. An integer divided by zero is unchanged, so that the process does not crash."""
     left, right = node.tensor(0), node.tensor(1)
     if node.version < 7 and node.attribute("broadcast"):
         right = _as_before_opset_7(node, right)
@@ -137,14 +137,14 @@ def divide(node: Primitive) -> relax.Expr:
 
 @rule("Mod")
 def modulo(node: Primitive) -> relax.Expr:
-    """A remainder: of the dividend's sign with ``fmod`` (as in C), else of the divisor's (as in Python)."""
+    """The remainder, with the sign of the dividend for ``fmod`` (as in C), else of the divisor (as in Python)."""
     left, right, dtype = node.tensor(0), node.tensor(1), node.dtype(0)
     of_dividend = bool(node.attribute("fmod"))
     if _is_integer(dtype):
         return _integers(node, left, right, tirx.truncmod if of_dividend else tirx.floormod, "modulo")
 
     def remainder(a: Any, b: Any) -> Any:
-        # TVM's own intrinsic cannot be built; the C library's function is exact.
+        # TVM's intrinsic does not compile; the C library's function is exact.
         result = tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", a, b)
         if of_dividend:
             return result
@@ -163,7 +163,7 @@ def _integers(node: Primitive, left: relax.Expr, right: relax.Expr, operator: An
 
 
 def _broadcast_te(node: Primitive, left: relax.Expr, right: relax.Expr, operator: Any, name: str) -> relax.Expr:
-    """An operator on scalars, for operands that are broadcast."""
+    """Applies a function of scalars with broadcasting."""
     shape = node.out_shape()
 
     def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
@@ -173,7 +173,7 @@ def _broadcast_te(node: Primitive, left: relax.Expr, right: relax.Expr, operator
 
 
 def _at(tensor: te.Tensor, indices: Any) -> Any:
-    """The element of a tensor that is broadcast to a larger one."""
+    """An element of a broadcast tensor."""
     shape = [int(size) for size in tensor.shape]
     aligned = indices[len(indices) - len(shape) :]
     return tensor[tuple(0 if size == 1 else index for size, index in zip(shape, aligned, strict=True))]
@@ -181,7 +181,7 @@ def _at(tensor: te.Tensor, indices: Any) -> Any:
 
 @rule("Pow")
 def power(node: Primitive) -> relax.Expr:
-    """A power, of the base's type; by a small constant, products."""
+    """Powers, of the base's type; products for small constant exponents."""
     base, dtype = node.emit(node.tensor(0)), node.dtype(0)
     if node.is_constant(1):
         exponent = np.asarray(node.value(1))
@@ -196,7 +196,7 @@ def power(node: Primitive) -> relax.Expr:
             if number == 0.5 and not _is_integer(dtype):
                 return relax.op.broadcast_to(relax.op.sqrt(base), node.out_shape())
     if _is_integer(dtype):
-        # As C does: computed in float64 and rounded towards zero.
+        # As in C: computed in float64 and truncated.
         output = relax.op.power(relax.op.astype(base, "float64"), relax.op.astype(node.tensor(1), "float64"))
         return relax.op.astype(output, dtype)
     exponent = node.tensor(1)
@@ -207,17 +207,17 @@ def power(node: Primitive) -> relax.Expr:
 
 @rule("BitShift")
 def shift(node: Primitive) -> relax.Expr:
-    """Bits moved to the left or to the right; a shift by the type's width or more, or below 0, leaves the sign."""
+    """Bit shifts; a shift by less than 0, or by the width of the type or more, leaves only the sign."""
     dtype = node.dtype(0)
     move = tirx.shift_left if node.attribute("direction") == "LEFT" else tirx.shift_right
     width = np.dtype(dtype).itemsize * 8
     is_arithmetic = node.attribute("direction") != "LEFT" and not dtype.startswith("u")
 
     def moved(a: Any, b: Any) -> Any:
-        # Compared as signed numbers: TVM rejects what it makes of comparisons of unsigned ones.
+        # Compared as signed integers: TVM rejects its own lowering of unsigned comparisons.
         by = b.astype("int64")
         known = tirx.all(by >= tirx.const(0, "int64"), by < tirx.const(width, "int64"))
-        # Processors leave larger shifts open; to the right the sign fills all bits.
+        # Larger shifts are undefined; to the right, the sign fills all bits.
         sign = move(a, tirx.const(width - 1, dtype)) if is_arithmetic else tirx.const(0, dtype)
         return tirx.Select(known, move(a, tirx.Select(known, b, tirx.const(1, dtype))), sign)
 
@@ -226,17 +226,17 @@ def shift(node: Primitive) -> relax.Expr:
 
 @rule("Max", "Min")
 def extreme(node: Primitive) -> relax.Expr:
-    """The largest or the smallest of all operands; NaN if one of them is."""
+    """The maximum or minimum of all operands, which propagates NaN."""
     choose = relax.op.maximum if node.operator == "Max" else relax.op.minimum
 
     def both(left: relax.Expr, right: relax.Expr) -> relax.Expr:
         if _is_integer(node.dtype(0)):
             return node.emit(choose(left, right))
-        # TVM gives the second operand if the first one is NaN.
+        # TVM returns the second operand if the first is NaN.
         left = node.emit(left)
         return node.emit(relax.op.where(relax.op.isnan(left), left, choose(left, right)))
 
-    # Constants first: they are no NaN, and TVM's own comparison passes on a NaN of the second operand.
+    # Constants first: they are not NaN, and TVM's comparison propagates a NaN of the second operand.
     fixed = [node.tensor(i) for i in range(len(node.node.inputs)) if node.is_constant(i)]
     others = [node.tensor(i) for i in range(len(node.node.inputs)) if not node.is_constant(i)]
     if fixed and not any(np.isnan(np.asarray(constant, np.float64)).any() for constant in _constants(node)):
@@ -262,19 +262,19 @@ def variadic(node: Primitive) -> relax.Expr:
 
 @rule("Where", moves=True)
 def where(node: Primitive) -> relax.Expr:
-    """A choice by a condition."""
+    """Selects by a condition."""
     return relax.op.where(node.tensor(0), node.tensor(1), node.tensor(2))
 
 
 @rule("Relu")
 def relu(node: Primitive) -> relax.Expr:
-    """max(0, x); NaN of NaN, for which the constant comes first."""
+    """max(0, x), with the constant first so that NaN is propagated."""
     return relax.op.maximum(node.const(0, node.dtype(0)), node.tensor(0))
 
 
 @rule("Clip")
 def clip(node: Primitive) -> relax.Expr:
-    """min(high, max(low, x)); NaN of NaN, for which the bounds come first."""
+    """min(high, max(low, x)), with the bounds first so that NaN is propagated."""
     value, dtype = node.tensor(0), node.dtype(0)
     for position, name, choose in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
         if node.version < 11:
@@ -289,7 +289,7 @@ def clip(node: Primitive) -> relax.Expr:
 
 @rule("LeakyRelu")
 def leaky_relu(node: Primitive) -> relax.Expr:
-    """x, or a share of it where it is negative."""
+    """x, scaled by a constant where it is negative."""
     x = node.emit(node.tensor(0))
     zero = node.const(0, node.dtype(0))
     share = relax.op.multiply(x, node.const(node.attribute("alpha"), node.dtype(0)))
@@ -298,7 +298,7 @@ def leaky_relu(node: Primitive) -> relax.Expr:
 
 @rule("PRelu")
 def prelu(node: Primitive) -> relax.Expr:
-    """x, or a share of it, which is an operand, where it is negative."""
+    """x, scaled by an operand where it is negative."""
     x, slope = node.emit(node.tensor(0)), node.tensor(1)
     if node.version < 7 and len(node.shape(1)) == 1 and node.shape(1)[0] > 1:
         slope = relax.op.reshape(slope, [node.shape(1)[0], *[1] * (len(node.shape(0)) - 2)])
@@ -311,7 +311,7 @@ def softplus(node: Primitive) -> relax.Expr:
     x = node.emit(node.tensor(0))
     zero, one = node.const(0, node.dtype(0)), node.const(1, node.dtype(0))
     small = node.emit(relax.op.exp(relax.op.negative(relax.op.abs(x))))
-    # Of a small number, log(1 + small) has what was lost in the sum; its share is known exactly.
+    # Compensates for the rounding of 1 + small, whose error is known exactly.
     total = node.emit(relax.op.add(one, small))
     kept = node.emit(relax.op.subtract(total, one))
     is_lost = relax.op.equal(kept, zero)
@@ -322,13 +322,13 @@ def softplus(node: Primitive) -> relax.Expr:
 
 @rule("Cast", moves=True)
 def cast(node: Primitive) -> relax.Expr:
-    """Another type: floats to integers rounded towards zero, anything but zero is true."""
+    """Casts: floats to integers truncated, nonzero values to true."""
     x, source, wanted = node.tensor(0), np.dtype(node.value(0).dtype), node.output().dtype
     for dtype in (source, wanted):
         if dtype not in HALF and dtype.kind not in "biuf":
-            raise Unsupported(f"TVM has no arithmetic of {dtype}")
+            raise Unsupported(f"TVM does not support {dtype}")
         if dtype.name.startswith("float8") or dtype.itemsize < 1:
-            raise Unsupported(f"TVM has no arithmetic of {dtype}")
+            raise Unsupported(f"TVM does not support {dtype}")
     if source in HALF and wanted not in HALF and wanted != np.float32:
         x, source = relax.op.astype(x, "float32"), np.dtype(np.float32)
     if source in HALF and wanted in HALF:
@@ -336,7 +336,7 @@ def cast(node: Primitive) -> relax.Expr:
     if wanted == np.bool_:
         return relax.op.not_equal(x, node.const(0, str(source)))
     if source.kind == "f" and wanted.kind in "iu" and wanted.itemsize < 4:
-        # Processors convert to 32 bits or more, and what does not fit is cut off.
+        # Processors convert to at least 32 bits, and narrower types wrap around.
         return relax.op.astype(relax.op.astype(x, "int32"), str(wanted))
     if source == np.float64 and wanted == ml_dtypes.bfloat16:
         x = relax.op.astype(x, "float32")

@@ -1,10 +1,10 @@
-"""Imports an ONNX model of fixed sizes into Relax: its operators simplified, then each written by its rule."""
+"""Imports an ONNX model with static shapes into Relax: it is simplified, then converted operator by operator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# Each registers its rules.
+# Importing them registers their rules.
 from tvm_gnn_cost.importing import (
     batch_norm,
     control_flow,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tvm_gnn_cost.importing.graph import Graph
 
-#: How operators are written in others before they are written in Relax.
+#: Operator -> its expansion to other ONNX operators.
 EXPANSIONS = {
     **batch_norm.EXPANSIONS,
     **control_flow.EXPANSIONS,
@@ -58,7 +58,7 @@ EXPANSIONS = {
 
 
 def simplified(model: onnx.ModelProto, name: str) -> Graph:
-    """The primitive operators of a model, for all of which there is a rule.
+    """The primitive operators of a model; there is a rule for each.
 
     Raises:
         InputError: it has operators that cannot be imported.
@@ -70,6 +70,6 @@ def import_onnx(model: onnx.ModelProto, name: str) -> tvm.IRModule:
     """A model as a Relax module whose weights are constants.
 
     Raises:
-        InputError: it has operators that cannot be imported, or uses them in ways that cannot.
+        InputError: it has operators that cannot be imported, or unsupported uses of operators.
     """
     return to_relax(simplified(model, name), name)

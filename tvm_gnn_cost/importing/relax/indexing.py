@@ -1,7 +1,7 @@
-"""Operators that read or write where indices say: gathers, scatters, one-hot vectors, reversed sequences.
+"""Gathers, one-hot encoding, reversed sequences and bit casts.
 
-Indices count from the end if they are negative, and are then held within the range whatever their values, so that
-nothing is ever read or written outside of a tensor. Of constant indices this is done once, in NumPy.
+Negative indices count from the end, and all indices are clamped, so that nothing is accessed outside of a tensor.
+Constant indices are clamped once, in NumPy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive,
 
 @rule("Gather", moves=True)
 def gather(node: Primitive) -> relax.Expr:
-    """Rows of a table, or of another axis; slices if the indices are constant and evenly spaced."""
+    """Gathers along an axis; slices if the indices are constant and evenly spaced."""
     shape, out = node.shape(0), node.out_shape()
     axis = positive(node.attribute("axis"), len(shape))
     if 0 in out:
@@ -26,42 +26,42 @@ def gather(node: Primitive) -> relax.Expr:
     if node.is_constant(1):
         places = inside(node.constant(1, "indices"), shape[axis])
         return relax.op.reshape(taken(node, node.tensor(0), places.reshape(-1), shape[axis], axis), out)
-    # This mode counts negative indices from the end, and takes those out of the range modulo the size.
+    # This mode wraps indices modulo the size.
     if node.shape(1):
         return relax.op.take(node.tensor(0), node.tensor(1), axis, "wrap")
     return relax.op.reshape(relax.op.take(node.tensor(0), relax.op.reshape(node.tensor(1), [1]), axis, "wrap"), out)
 
 
 def taken(node: Primitive, x: relax.Expr, places: npt.NDArray[Any], size: int, axis: int) -> relax.Expr:
-    """Elements of an axis at constant places, which are in the range."""
+    """Takes constant indices, which are in bounds, along an axis."""
     steps = np.unique(np.diff(places))
     if places.size == 1 or (steps.size == 1 and steps[0] > 0):
         step = int(steps[0]) if steps.size else 1
         start, end = int(places[0]), int(places[-1]) + 1
         return x if (start, end, step) == (0, size, 1) else relax.op.strided_slice(x, [axis], [start], [end], [step])
-    # TVM warns of its "fast" mode, although these are in the range.
+    # TVM warns about its "fast" mode, although the indices are in bounds.
     return relax.op.take(x, node.const(places.astype(np.int64)), axis, "clip")
 
 
 def inside(indices: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Constant indices, counted from the start.
+    """Constant indices, made nonnegative.
 
     Raises:
-        Unsupported: one of them is out of the range.
+        Unsupported: an index is out of bounds.
     """
     result = np.where(indices < 0, indices.astype(np.int64) + size, indices.astype(np.int64))
     if result.size and not (result.min() >= 0 and result.max() < size):
-        raise Unsupported(f"its indices reach outside of an axis of {size}")
+        raise Unsupported(f"its indices are out of bounds for an axis of size {size}")
     return result
 
 
 def empty(node: Primitive) -> relax.Expr:
-    """An output without elements."""
+    """An empty output."""
     return node.const(np.zeros(node.out_shape(), np.float32), str(node.output().dtype))
 
 
 def held(index: Any, size: int) -> Any:
-    """An index in a tensor expression, counted from the start and held within the range."""
+    """An index in a tensor expression, made nonnegative and clamped."""
     index = index.astype("int64")
     wrapped = tirx.Select(index < 0, index + size, index)
     return tirx.max(tirx.min(wrapped, tirx.const(size - 1, "int64")), tirx.const(0, "int64"))
@@ -69,7 +69,7 @@ def held(index: Any, size: int) -> Any:
 
 @rule("GatherElements", moves=True)
 def gather_elements(node: Primitive) -> relax.Expr:
-    """One element for each index, at its own place on all other axes."""
+    """Gathers one element per index."""
     shape, out = node.shape(0), node.out_shape()
     axis = positive(node.attribute("axis"), len(shape))
     if 0 in out:
@@ -89,7 +89,7 @@ def gather_elements(node: Primitive) -> relax.Expr:
 
 
 def linear_elements(indices: npt.NDArray[Any], shape: tuple[int, ...], axis: int) -> npt.NDArray[Any]:
-    """Where the elements are in the flat tensor."""
+    """Positions of the elements in the flattened tensor."""
     grid = np.indices(indices.shape)
     grid[axis] = indices
     return np.asarray(np.ravel_multi_index(tuple(grid), shape), np.int64)
@@ -97,7 +97,7 @@ def linear_elements(indices: npt.NDArray[Any], shape: tuple[int, ...], axis: int
 
 @rule("GatherND", moves=True)
 def gather_nd(node: Primitive) -> relax.Expr:
-    """Slices at places that are given on several axes; rows of the table that these axes make if they are constant."""
+    """Gathers slices by indices on several axes; constant indices become rows with these axes flattened."""
     shape, batch, depth, out = node.shape(0), int(node.attribute("batch_dims")), node.shape(1)[-1], node.out_shape()
     if 0 in out:
         return empty(node)
@@ -119,7 +119,7 @@ def gather_nd(node: Primitive) -> relax.Expr:
 
 
 def linear_rows(indices: npt.NDArray[Any], rows: tuple[int, ...], batch: int) -> npt.NDArray[Any]:
-    """The rows that constant tuples of indices mean, where the indexed axes are flat."""
+    """The rows of constant index tuples when the indexed axes are flattened."""
     places = [inside(indices[..., k], size) for k, size in enumerate(rows[batch:])]
     batches = np.indices(indices.shape[:-1])[:batch]
     return np.asarray(np.ravel_multi_index((*batches, *places), rows), np.int64)
@@ -127,7 +127,7 @@ def linear_rows(indices: npt.NDArray[Any], rows: tuple[int, ...], batch: int) ->
 
 @rule("OneHot", moves=True)
 def one_hot(node: Primitive) -> relax.Expr:
-    """One value where an index points on a new axis, another one elsewhere; one out of the range points nowhere."""
+    """One-hot encoding on a new axis; an index that is out of bounds selects nothing."""
     depth = int(node.constant(1, "depth").reshape(-1)[0])
     out = node.out_shape()
     axis = positive(node.attribute("axis"), len(out))
@@ -146,7 +146,7 @@ def one_hot(node: Primitive) -> relax.Expr:
 
 @rule("ReverseSequence", moves=True)
 def reverse_sequence(node: Primitive) -> relax.Expr:
-    """The first elements of each sequence in reverse; how many is given for each."""
+    """Reverses the first elements of each sequence, by its length."""
     batch, time, out = node.attribute("batch_axis"), node.attribute("time_axis"), node.out_shape()
 
     def reverse(x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
@@ -164,10 +164,10 @@ def reverse_sequence(node: Primitive) -> relax.Expr:
 
 @rule("BitCast", moves=True)
 def bit_cast(node: Primitive) -> relax.Expr:
-    """The same bits as another type of the same width."""
+    """Reinterprets bits as another type of the same width."""
     wanted = str(node.output().dtype)
     if node.value(0).dtype.itemsize != node.output().dtype.itemsize:
-        raise Unsupported("its types are of different widths")
+        raise Unsupported("its types have different widths")
     if "bool" in (wanted, node.dtype(0)):
         return relax.op.astype(node.tensor(0), wanted)
 

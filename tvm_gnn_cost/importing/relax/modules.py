@@ -16,7 +16,7 @@ from tvm_gnn_cost.importing.inputs import OpenShape
 
 
 def accepts(program: Any) -> bool:
-    """Whether a program is a module of TVM with a Relax function ``main``."""
+    """Whether a program is a TVM module with a Relax function ``main``."""
     return isinstance(program, tvm.IRModule) and any(
         name.name_hint == "main" and isinstance(function, relax.Function)
         for name, function in program.functions_items()
@@ -40,7 +40,7 @@ def open_shapes(program: tvm.IRModule, name: str) -> dict[str, OpenShape]:
 
 
 def with_shapes(program: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]], name: str) -> tvm.IRModule:
-    """The module with its symbolic sizes replaced."""
+    """The module with its symbolic dimensions bound."""
     declared = open_shapes(program, name)
     sizes = {
         symbol: size
@@ -57,11 +57,11 @@ def input_types(program: tvm.IRModule, name: str) -> dict[str, np.dtype[Any]]:  
 
 
 def run(program: tvm.IRModule, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
-    """None: only TVM itself can run it."""
+    """None: only TVM can run it."""
 
 
 def to_onnx(program: tvm.IRModule, name: str) -> None:
-    """None: it is in Relax already."""
+    """None: it is already in Relax."""
 
 
 def digest(program: tvm.IRModule) -> str:

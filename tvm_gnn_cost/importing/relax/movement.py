@@ -1,4 +1,4 @@
-"""Operators that move, repeat or leave out elements by sizes and axes that are known."""
+"""Operators that rearrange, repeat or drop elements."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive,
 
 @rule("Reshape", "Flatten", "Squeeze", "Unsqueeze", moves=True)
 def reshape(node: Primitive) -> relax.Expr:
-    """Other sizes for the same elements in their order."""
+    """Reshapes."""
     return relax.op.reshape(node.tensor(0), node.out_shape())
 
 
 @rule("Transpose", moves=True)
 def transpose(node: Primitive) -> relax.Expr:
-    """Axes in another order; reversed if none is given."""
+    """Transposes; reverses the axes by default."""
     order = node.attribute("perm")
     return relax.op.permute_dims(node.tensor(0), None if order is None else sizes(order))
 
 
 @rule("Concat", moves=True)
 def concat(node: Primitive) -> relax.Expr:
-    """Operands one after the other along an axis; those without elements are left out."""
+    """Concatenates along an axis; empty operands are skipped."""
     parts = [node.tensor(i) for i in range(len(node.node.inputs)) if 0 not in node.shape(i)]
     if len(parts) == 1:
         return parts[0]
@@ -35,15 +35,15 @@ def concat(node: Primitive) -> relax.Expr:
 
 @rule("Expand", moves=True)
 def expand(node: Primitive) -> relax.Expr:
-    """Broadcast, in both directions: a size of the operand may be larger than the one that is asked for."""
+    """Broadcasts in both directions: the operand may be larger than the given shape."""
     return relax.op.broadcast_to(node.tensor(0), node.out_shape())
 
 
 @rule("Tile", moves=True)
 def tile(node: Primitive) -> relax.Expr:
-    """The operand repeated along each axis, as a broadcast.
+    """Tiles the operand, as a broadcast.
 
-    Of ``relax.op.tile``, with a remainder in each index, LLVM 22 makes wrong programs for AVX-512.
+    LLVM 22 miscompiles ``relax.op.tile``, which has a modulo in each index, for AVX-512.
     """
     shape = list(node.shape(0))
     if node.version < 6:
@@ -55,7 +55,7 @@ def tile(node: Primitive) -> relax.Expr:
 
 
 def repeated(value: relax.Expr, shape: list[int], repeats: list[int]) -> relax.Expr:
-    """A value of the given sizes, repeated along each axis."""
+    """Tiles a value of the given shape."""
     extents = [1] * (len(repeats) - len(shape)) + shape
     counts = [1] * (len(extents) - len(repeats)) + repeats
     apart = relax.op.reshape(value, [item for size in extents for item in (1, size)])
@@ -65,7 +65,7 @@ def repeated(value: relax.Expr, shape: list[int], repeats: list[int]) -> relax.E
 
 @rule("Slice", moves=True)
 def slice_(node: Primitive) -> relax.Expr:
-    """A part along some axes, with steps that may be negative."""
+    """Slices, with steps that may be negative."""
     shape = node.shape(0)
     starts, ends = sizes(node.parameter("starts", 1)), sizes(node.parameter("ends", 2))
     axes = node.parameter("axes", 3)
@@ -78,7 +78,7 @@ def slice_(node: Primitive) -> relax.Expr:
         if step > 0:
             forward.append((axis, places.start, places.stop, step))
         else:
-            # TVM's slices have traps where they go backwards.
+            # TVM's slices are unreliable with negative steps.
             result = relax.op.take(result, node.const(np.array(places, np.int64)), axis, "clip")
     if not forward:
         return result
@@ -88,7 +88,7 @@ def slice_(node: Primitive) -> relax.Expr:
 
 @rule("Split", moves=True)
 def split(node: Primitive) -> list[relax.Expr]:
-    """Parts along an axis."""
+    """Splits along an axis."""
     axis = positive(node.attribute("axis", 0), len(node.shape(0)))
     parts = [output.shape[axis] for output in node.node.outputs]
     if not all(output.name for output in node.node.outputs):
@@ -102,7 +102,7 @@ def split(node: Primitive) -> list[relax.Expr]:
 
 @rule("Trilu", moves=True)
 def triangle(node: Primitive) -> relax.Expr:
-    """The upper or the lower triangle of matrices, zeros elsewhere."""
+    """The upper or lower triangle of matrices."""
     rows, columns = node.shape(0)[-2:]
     k = int(node.constant(1, "k")) if node.has(1) else 0
     kept = np.tri(rows, columns, k - 1 if node.attribute("upper") else k, dtype=bool)
@@ -113,7 +113,7 @@ def triangle(node: Primitive) -> relax.Expr:
 
 @rule("Pad", moves=True)
 def pad(node: Primitive) -> relax.Expr:
-    """Elements added before and behind each axis, or cut off: a constant, reflected, repeated or wrapped ones."""
+    """Pads or crops each axis: with a constant, or by reflection, repetition or wrapping."""
     shape, mode = node.shape(0), node.attribute("mode")
     rank = len(shape)
     given = node.parameter("pads", 1)
@@ -156,7 +156,7 @@ def pad(node: Primitive) -> relax.Expr:
 
 
 def _padded_by_index(node: Primitive, x: relax.Expr, mode: str, before: list[int], behind: list[int]) -> relax.Expr:
-    """Padding with elements of the operand: which ones is known, axis by axis."""
+    """Pads with elements of the operand, axis by axis."""
     for axis, size in enumerate(node.shape(0)):
         if not before[axis] and not behind[axis]:
             continue
@@ -177,7 +177,7 @@ def _padded_by_index(node: Primitive, x: relax.Expr, mode: str, before: list[int
 
 @rule("DepthToSpace", "SpaceToDepth", moves=True)
 def blocks(node: Primitive) -> relax.Expr:
-    """Blocks of pixels as channels, or channels as blocks of pixels."""
+    """Moves blocks of pixels to channels, or back."""
     batch, channels, rows, columns = node.shape(0)
     size = node.attribute("blocksize")
     x = node.tensor(0)

@@ -1,4 +1,4 @@
-"""Normalizations: of batches, layers, groups of channels and neighbouring channels.
+"""Batch, layer, group, instance and local response normalization.
 
 Variances are means of squared differences from the mean: the mean of squares less the squared mean is wrong where the
 mean is large.
@@ -15,19 +15,19 @@ from tvm import relax, te, tirx
 from tvm_gnn_cost.importing.batch_norm import affine
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive, rule, sizes
 
-#: A window of more channels is summed in a loop, and not written out.
+#: Larger windows of channels are summed in a loop instead of being unrolled.
 _WRITTEN_OUT = 16
 
 
 @rule("BatchNormalization")
 def batch_normalization(node: Primitive) -> Any:
-    """By statistics that are operands; in training by those of the batch itself."""
+    """Batch norm, by given statistics, or by those of the batch in training mode."""
     x, shape = node.emit(node.tensor(0)), node.shape(0)
     is_training = bool(node.attribute("training_mode"))
     if is_training:
         return _in_training(node, x)
     epsilon = float(node.attribute("epsilon"))
-    # With spatial = 0, each pixel has parameters of its own.
+    # With spatial = 0, each pixel has separate parameters.
     spread = [1] * (len(shape) - 2) if len(node.shape(1)) == 1 else []
     if all(node.is_constant(i) for i in range(1, 5)):
         factor, summand = affine([np.asarray(node.value(i)) for i in range(1, 5)], epsilon)
@@ -41,7 +41,7 @@ def batch_normalization(node: Primitive) -> Any:
 
 
 def _in_training(node: Primitive, x: relax.Expr) -> list[relax.Expr]:
-    """The output, and the running mean and variance after this batch."""
+    """The output and the updated running mean and variance."""
     rank, channels = len(node.shape(0)), node.shape(1)[0]
     axes = [axis for axis in range(rank) if axis != 1]
     parameters = [_as(node.tensor(i), node.dtype(0)) for i in range(1, 5)]
@@ -59,7 +59,7 @@ def _in_training(node: Primitive, x: relax.Expr) -> list[relax.Expr]:
 
 @rule("InstanceNormalization")
 def instance_normalization(node: Primitive) -> relax.Expr:
-    """Each channel of each sample by its own mean and variance."""
+    """Instance norm."""
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
     axes = list(range(2, rank))
     scale, offset = (_spread(node, i, [*node.shape(i), *[1] * (rank - 2)]) for i in (1, 2))
@@ -69,14 +69,14 @@ def instance_normalization(node: Primitive) -> relax.Expr:
 
 @rule("GroupNormalization")
 def group_normalization(node: Primitive) -> relax.Expr:
-    """Each group of channels of each sample by its own mean and variance."""
+    """Group norm."""
     shape, groups = node.shape(0), int(node.attribute("num_groups"))
     rest = [1] * (len(shape) - 2)
     x = node.emit(relax.op.reshape(node.tensor(0), [shape[0], groups, int(np.prod(shape[1:])) // groups]))
     mean, variance = relax.op.mean(x, [2], True), relax.op.variance(x, [2], True)
     epsilon = float(node.attribute("epsilon"))
     if node.version < 21:
-        # A factor for each group.
+        # One factor per group.
         scale, offset = (_spread(node, i, [groups, 1]) for i in (1, 2))
         return relax.op.reshape(_normalized(node, x, mean, variance, epsilon, scale, offset), shape)
     scale, offset = (_spread(node, i, [shape[1], *rest]) for i in (1, 2))
@@ -86,7 +86,7 @@ def group_normalization(node: Primitive) -> relax.Expr:
 
 @rule("LayerNormalization")
 def layer_normalization(node: Primitive) -> list[relax.Expr]:
-    """Each row by its own mean and variance; also gives the mean and 1 / standard deviation."""
+    """Layer norm; also returns the mean and the inverse standard deviation."""
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
     axes = list(range(positive(node.attribute("axis"), rank), rank))
     mean, variance = (node.emit(item) for item in (relax.op.mean(x, axes, True), relax.op.variance(x, axes, True)))
@@ -100,7 +100,7 @@ def layer_normalization(node: Primitive) -> list[relax.Expr]:
 
 @rule("RMSNormalization")
 def root_mean_square_normalization(node: Primitive) -> relax.Expr:
-    """Each row by the root of the mean of its squares."""
+    """RMS norm."""
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
     axes = list(range(positive(node.attribute("axis"), rank), rank))
     squares = relax.op.mean(relax.op.multiply(x, x), axes, True)
@@ -112,7 +112,7 @@ def root_mean_square_normalization(node: Primitive) -> relax.Expr:
 def mean_variance_normalization(node: Primitive) -> relax.Expr:
     """(x - mean) / (standard deviation + 1e-9)."""
     if node.version < 9:
-        raise Unsupported("it is of an operator set before 9")
+        raise Unsupported("it is from an operator set before 9")
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
     axes = sorted({positive(size, rank) for size in sizes(node.attribute("axes"))})
     deviation = relax.op.sqrt(relax.op.variance(x, axes, True))
@@ -122,7 +122,7 @@ def mean_variance_normalization(node: Primitive) -> relax.Expr:
 
 @rule("LpNormalization")
 def norm(node: Primitive) -> relax.Expr:
-    """Divided by the sum of absolute values or the root of the sum of squares along an axis; zeros stay zeros."""
+    """Divides by the L1 or L2 norm along an axis; zeros stay zero."""
     x, axis = node.emit(node.tensor(0)), positive(node.attribute("axis"), len(node.shape(0)))
     if node.attribute("p") == 1:
         length = relax.op.sum(relax.op.abs(x), [axis], True)
@@ -150,14 +150,14 @@ def local_response_normalization(node: Primitive) -> relax.Expr:
     share = relax.op.multiply(total, node.const(float(node.attribute("alpha")) / size, dtype))
     base = node.emit(relax.op.add(share, node.const(float(node.attribute("bias")), dtype)))
     if beta == 0.75:
-        # Roots are fast, powers are not.
+        # Square roots are faster than powers.
         root = node.emit(relax.op.sqrt(base))
         return relax.op.divide(x, relax.op.multiply(root, relax.op.sqrt(root)))
     return relax.op.divide(x, relax.op.power(base, node.const(beta, dtype)))
 
 
 def _window_sum(x: te.Tensor, size: int, before: int) -> te.Tensor:
-    """The sum over neighbours along the second axis."""
+    """Sliding-window sum along the second axis."""
     shape = [int(size) for size in x.shape]
     place = te.reduce_axis((0, size), name="neighbour")
 
@@ -195,18 +195,18 @@ def _inverse_deviation(node: Primitive, variance: relax.Expr, epsilon: float) ->
 
 
 def _spread(node: Primitive, position: int, shape: list[int]) -> relax.Expr:
-    """A parameter of channels or groups, in the sizes that it is broadcast from."""
+    """A per-channel or per-group parameter, reshaped for broadcasting."""
     if node.is_constant(position):
         return node.const(np.asarray(node.value(position)).reshape(shape), node.dtype(0))
     return relax.op.reshape(_as(node.tensor(position), node.dtype(0)), shape)
 
 
 def _as(value: relax.Expr, dtype: str) -> relax.Expr:
-    """A parameter in the type of what it is applied to."""
+    """A parameter, cast to the type of its operand."""
     return relax.op.astype(value, dtype)
 
 
 def _as_output(node: Primitive, position: int, value: relax.Expr) -> relax.Expr:
-    """A statistic in the type that the operator has for it."""
+    """A statistic, cast to the type of the output."""
     wanted = str(node.output(position).dtype)
     return value if wanted in ("float16", "bfloat16") else relax.op.astype(value, wanted)

@@ -1,4 +1,4 @@
-"""Operators that order the elements of an axis, or run along it: the largest ones, running sums and products."""
+"""Top-k, cumulative sums and cumulative products."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tvm import relax, te, tirx, topi
 from tvm_gnn_cost.importing.relax.indexing import empty
 from tvm_gnn_cost.importing.relax.rules import Primitive, positive, rule
 
-#: Axes of up to so many elements are ordered by comparing all pairs: without branches, and tuned like any reduction.
+#: Maximum size of an axis that is sorted by comparing all pairs: branch-free, and tuned like any reduction.
 _PAIRS = 128
 
-#: Axes of up to so many elements are summed from their start for each element; longer ones in parts.
+#: Maximum size of an axis whose prefix sums are computed independently; longer ones are split into parts.
 _SHORT = 32
 
 
 @rule("TopK")
 def top_k(node: Primitive) -> list[relax.Expr]:
-    """The largest or smallest elements of an axis in their order, the first of equal ones first, and their places."""
+    """The sorted largest or smallest elements of an axis and their indices; equal elements keep their order."""
     shape, out = node.shape(0), node.out_shape()
     if 0 in out:
         return [empty(node), node.const(np.zeros(out, np.int64))]
@@ -46,7 +46,7 @@ def top_k(node: Primitive) -> list[relax.Expr]:
 
 
 def _places(x: te.Tensor, count: int, is_largest: bool) -> te.Tensor:
-    """The place of each of the first elements: that of the element with so many elements before it."""
+    """The index of each of the first elements, by the number of elements before it."""
     rows, size = (int(size) for size in x.shape)
     other = te.reduce_axis((0, size), "other")
 
@@ -75,14 +75,14 @@ def _at_places(x: te.Tensor, places: te.Tensor) -> te.Tensor:
 
 
 def _sorted(x: te.Tensor, count: int, is_largest: bool) -> list[te.Tensor]:
-    """The first elements and their places, sorted by a function of TVM's runtime."""
+    """The first elements and their indices, sorted by TVM's runtime."""
     values, places = topi.topk(x, count, -1, "both", not is_largest, "int64")
     return [values, places]
 
 
 @rule("CumSum", "CumProd")
 def running(node: Primitive) -> relax.Expr:
-    """The sum or the product of an axis up to each element, or before it, from either end."""
+    """Inclusive or exclusive cumulative sums or products, from either end."""
     shape = node.shape(0)
     if 0 in shape:
         return node.tensor(0)
@@ -95,7 +95,7 @@ def running(node: Primitive) -> relax.Expr:
 
 
 def _running(x: te.Tensor, is_sum: bool, is_exclusive: bool, is_backwards: bool) -> te.Tensor:
-    """Running sums or products along the second of three axes; of a long one in parts, whose totals are too."""
+    """Cumulative sums or products along the second of three axes; long axes are split recursively."""
     before, size, behind = (int(size) for size in x.shape)
     dtype = str(x.dtype)
     neutral = tirx.const(0 if is_sum else 1, dtype)

@@ -1,4 +1,4 @@
-"""Pooling: over windows, over whole pictures, over regions."""
+"""Pooling over windows, whole images and regions."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class _Axis:
     """The windows along one axis.
 
     Attributes:
-        size: Of the operand.
-        out: How many windows.
-        kernel, stride, dilation: Of the windows.
-        before: Padding before the operand; what is behind it follows from the other sizes.
-        behind: Padding behind it, as the operator says.
+        size: Size of the operand.
+        out: Number of windows.
+        kernel, stride, dilation: Size, stride and dilation of the windows.
+        before: Padding before the operand; that after it follows from the other sizes.
+        behind: Padding after it, as the operator states.
     """
 
     size: int
@@ -48,28 +48,28 @@ class _Axis:
     behind: int
 
     def place(self, window: Any, step: Any) -> Any:
-        """Where an element of a window is in the operand."""
+        """The position of a window's element in the operand."""
         return window * self.stride + step * self.dilation - self.before
 
     @property
     def last(self) -> int:
-        """The place of the last element of the last window."""
+        """The position of the last element of the last window."""
         return int(self.place(self.out - 1, self.kernel - 1))
 
     @property
     def filled(self) -> int:
-        """The padding behind that gives this number of windows, if no window is cut off or left out."""
+        """The padding after the operand that results in this number of windows."""
         least = max(0, self.last + 1 - self.size)
         return min(max(self.behind, least), least + self.stride - 1)
 
     def inside(self, place: Any) -> list[Any]:
-        """The conditions under which a place is one of the operand."""
+        """Conditions for a position to be inside of the operand."""
         return [*([place >= 0] if self.before else []), *([place < self.size] if self.last >= self.size else [])]
 
     def trimmed(self) -> _Axis:
-        """Without the elements of the windows that lie in the padding in every window.
+        """Crops the elements that are in the padding in every window.
 
-        A window may be far larger than its picture, as where it is chosen for larger ones and ``ceil_mode`` is set.
+        A window may be much larger than its image, for example with ``ceil_mode``.
         """
         if self.dilation > 1:
             return self
@@ -78,7 +78,7 @@ class _Axis:
         return replace(self, kernel=kernel, before=self.before - first) if kernel > 0 else self
 
     def counts(self, with_padding: bool) -> Any:
-        """How many elements each window has, with or without those of the padding."""
+        """Number of elements of each window, with or without padding."""
         places = self.place(np.arange(self.out)[:, None], np.arange(self.kernel)[None])
         if with_padding:
             return (places < self.size + self.behind).sum(1)
@@ -94,13 +94,13 @@ def _axes(node: Primitive) -> list[_Axis]:
     if min(pads, default=0) < 0:
         raise Unsupported("its padding is negative")
     if max(dilations, default=1) > 1 and str(node.attribute("auto_pad")).startswith("SAME"):
-        raise Unsupported("with auto_pad and dilations, its sizes are others in ONNX than in ONNX Runtime")
+        raise Unsupported("with auto_pad and dilations, its shape differs between ONNX and ONNX Runtime")
     rows = zip(image, out, kernel, strides, dilations, pads[: len(kernel)], pads[len(kernel) :], strict=True)
     return [_Axis(*row) for row in rows]
 
 
 def _pooled(x: relax.Expr, axes: Sequence[_Axis], kinds: dict[int, Any], **more: Any) -> relax.Expr:
-    """A pooling operator of Relax, told the padding behind that gives the windows that ONNX counts."""
+    """A pooling operator of Relax, with the padding that results in ONNX's number of windows."""
     write, layout = kinds[len(axes)]
     return write(
         x,
@@ -116,15 +116,15 @@ def _pooled(x: relax.Expr, axes: Sequence[_Axis], kinds: dict[int, Any], **more:
 def _windows(
     node: Primitive, x: relax.Expr, axes: Sequence[_Axis], combine: Callable[..., Any], element: Any, outside: Any
 ) -> relax.Expr:
-    """A reduction over the windows, written out.
+    """A reduction over windows, as a tensor expression.
 
     Args:
         node: The operator.
         x: The operand.
-        axes: The windows.
-        combine: ``te.sum``, ``te.max`` or another one.
-        element: What is reduced, for an element of the operand.
-        outside: What stands for an element of the padding.
+        axes: The windows along each axis.
+        combine: A reducer such as ``te.sum``.
+        element: Maps an element of the operand before the reduction.
+        outside: The value of the padding.
     """
     shape = (*node.shape(0)[:2], *(axis.out for axis in axes))
 
@@ -146,7 +146,7 @@ def _windows(
 
 @rule("MaxPool")
 def max_pool(node: Primitive) -> Any:
-    """The largest element of each window, and where it is in the operand."""
+    """Max pooling, with the positions of the maxima in the operand."""
     axes, dtype = [axis.trimmed() for axis in _axes(node)], node.dtype(0)
     if not axes:
         raise Unsupported("it has no spatial axes")
@@ -159,9 +159,9 @@ def max_pool(node: Primitive) -> Any:
 
 
 def _places(node: Primitive, x: relax.Expr, largest: relax.Expr, axes: Sequence[_Axis]) -> relax.Expr:
-    """The first place of the largest element of each window, in the operand as one row."""
+    """The first position of each window's maximum, in the flattened operand."""
     _, channels, *image = node.shape(0)
-    # The first place counts the last axis fastest; with storage_order=1, what is reported counts the first one fastest.
+    # Ties are resolved in row-major order; with storage_order=1, the result is in column-major order.
     strides = [math.prod(image[number + 1 :]) for number in range(len(image))]
     columns = [math.prod(image[:number]) for number in range(len(image))]
     total = math.prod(image)
@@ -199,15 +199,15 @@ def _places(node: Primitive, x: relax.Expr, largest: relax.Expr, axes: Sequence[
 
 @rule("AveragePool")
 def average_pool(node: Primitive) -> relax.Expr:
-    """The mean of each window: of the elements of the operand, or of those of the padding too.
+    """Average pooling, with or without padding.
 
-    A window that reaches behind the padding, with ``ceil_mode``, has fewer elements.
+    With ``ceil_mode``, a window that exceeds the padding has fewer elements.
     """
     axes, x = _axes(node), node.tensor(0)
     if not axes:
         raise Unsupported("it has no spatial axes")
     counts = [axis.counts(bool(node.attribute("count_include_pad"))) for axis in axes]
-    # Without an element, ONNX Runtime gives NaN or 0, by its version.
+    # For empty windows, ONNX Runtime returns NaN or 0, depending on its version.
     counts = [np.maximum(count, 1) for count in counts]
     axes = [axis.trimmed() for axis in axes]
     whole = math.prod(axis.kernel for axis in axes)
@@ -226,7 +226,7 @@ def average_pool(node: Primitive) -> relax.Expr:
 
 @rule("LpPool")
 def lp_pool(node: Primitive) -> relax.Expr:
-    """The p-norm of each window."""
+    """Lp pooling."""
     power, dtype = float(node.attribute("p", 2)), node.dtype(0)
     axes = [axis.trimmed() for axis in _axes(node)]
 
@@ -249,7 +249,7 @@ def _root(node: Primitive, total: relax.Expr, power: float) -> relax.Expr:
 
 @rule("GlobalMaxPool", "GlobalAveragePool")
 def global_pool(node: Primitive) -> relax.Expr:
-    """The largest element or the mean of each channel."""
+    """Global max and average pooling."""
     over = relax.op.max if node.operator == "GlobalMaxPool" else relax.op.mean
     axes = list(range(2, len(node.shape(0))))
     return over(node.tensor(0), axes, True) if axes else node.tensor(0)
@@ -257,7 +257,7 @@ def global_pool(node: Primitive) -> relax.Expr:
 
 @rule("GlobalLpPool")
 def global_lp_pool(node: Primitive) -> relax.Expr:
-    """The p-norm of each channel."""
+    """Global Lp pooling."""
     power, x = float(node.attribute("p", 2)), node.emit(relax.op.abs(node.tensor(0)))
     if power in (1, 2, 3, 4):
         x = reduce(relax.op.multiply, [x] * int(power))
@@ -268,7 +268,7 @@ def global_lp_pool(node: Primitive) -> relax.Expr:
 
 @rule("Col2Im")
 def columns_to_image(node: Primitive) -> relax.Expr:
-    """The sum of overlapping windows: each element of the output collects those of the windows that lie over it."""
+    """``Col2Im``: each output element sums the elements of the windows that cover it."""
     block = sizes(node.constant(2, "block_shape").tolist())
     out, dtype, rank = node.out_shape(), node.dtype(0), len(block)
     strides = sizes(node.attribute("strides") or [1] * rank)
@@ -299,7 +299,7 @@ def columns_to_image(node: Primitive) -> relax.Expr:
 
 @rule("MaxRoiPool")
 def max_roi_pool(node: Primitive) -> relax.Expr:
-    """The largest element of each part of each region: first along the rows, then along the columns."""
+    """RoI max pooling: first along the rows, then along the columns."""
     batch, channels, rows, columns = node.shape(0)
     dtype, scale = node.dtype(0), float(node.attribute("spatial_scale"))
     height, width = sizes(node.attribute("pooled_shape"))
@@ -343,6 +343,6 @@ def max_roi_pool(node: Primitive) -> relax.Expr:
 
 
 def _half_away(value: Any) -> Any:
-    """A coordinate rounded to an integer, halves away from zero; kept to what an integer holds."""
+    """A coordinate rounded half away from zero, clamped to the range of an integer."""
     kept = tirx.min(tirx.max(value, -(2.0**24)), 2.0**24)
     return tirx.Select(kept >= 0, tirx.floor(kept + 0.5), tirx.ceil(kept - 0.5)).astype("int32")

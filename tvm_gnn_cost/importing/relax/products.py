@@ -26,7 +26,7 @@ _TRANSPOSED: dict[int, tuple[Any, str, str]] = {
 
 @rule("MatMul")
 def matmul(node: Primitive) -> relax.Expr:
-    """A product of matrices, batched and broadcast; of vectors too."""
+    """Batched matrix products with broadcasting, also of vectors."""
     return relax.op.matmul(node.tensor(0), node.tensor(1))
 
 
@@ -57,7 +57,7 @@ def _turned(node: Primitive, position: int, is_transposed: bool) -> relax.Expr:
 
 @rule("Conv", "ConvInteger")
 def convolution(node: Primitive) -> relax.Expr:
-    """A convolution over one to three axes, with groups and a bias."""
+    """Convolution over one to three spatial axes, with groups and a bias."""
     shape, kernel = node.shape(0), node.shape(1)
     (convolve, data, weights), strides, dilations = _settings(node, _CONVOLUTIONS)
     pads = padding(node, shape[2:], kernel[2:], strides, dilations)
@@ -73,16 +73,16 @@ def convolution(node: Primitive) -> relax.Expr:
 def _settings(
     node: Primitive, operators: dict[int, tuple[Any, str, str]]
 ) -> tuple[tuple[Any, str, str], list[int], list[int]]:
-    """Relax's operator with its layouts for the number of spatial axes, strides and dilations."""
+    """Relax's operator, with layouts for the number of spatial axes, strides and dilations."""
     axes = len(node.shape(0)) - 2
     if axes not in operators:
-        raise Unsupported(f"it has {axes} spatial axes, and TVM convolves over 1 to 3")
+        raise Unsupported(f"it has {axes} spatial axes, and TVM supports 1 to 3")
     strides, dilations = (sizes(node.attribute(name) or [1] * axes) for name in ("strides", "dilations"))
     return operators[axes], strides, dilations
 
 
 def _without_zero_point(node: Primitive, position: int, value: relax.Expr) -> relax.Expr:
-    """An integer operand as int32, less its zero point."""
+    """An integer operand as int32, minus its zero point."""
     value = relax.op.astype(value, "int32")
     if not node.has(position + 2):
         return value
@@ -107,7 +107,7 @@ def _with_bias(node: Primitive, x: relax.Expr, axes: int) -> relax.Expr:
 def padding(
     node: Primitive, image: tuple[int, ...], kernel: tuple[int, ...], strides: list[int], dilations: list[int]
 ) -> list[int]:
-    """Padding before all axes and then behind all of them, with ``auto_pad`` computed."""
+    """Padding before all axes, then after all axes, with ``auto_pad`` resolved."""
     mode = node.attribute("auto_pad") or "NOTSET"
     if mode == "NOTSET":
         return sizes(node.attribute("pads") or [0] * (2 * len(kernel)))
@@ -124,7 +124,7 @@ def padding(
 
 @rule("ConvTranspose")
 def transposed_convolution(node: Primitive) -> relax.Expr:
-    """The gradient of a convolution: computed with all outputs, of which the padding is then cut off."""
+    """Transposed convolution: computed without padding, then cropped."""
     shape, kernel, out = node.shape(0), node.shape(1), node.out_shape()
     (convolve, data, layout), strides, dilations = _settings(node, _TRANSPOSED)
     axes = len(strides)
@@ -153,7 +153,7 @@ def transposed_convolution(node: Primitive) -> relax.Expr:
 
 
 def _cut_before(node: Primitive, whole: list[int], wanted: tuple[int, ...], axes: int) -> list[int]:
-    """What is cut off before each axis; the rest of what is too much is cut off behind it."""
+    """Number of elements to crop before each axis; the rest is cropped after it."""
     mode = node.attribute("auto_pad") or "NOTSET"
     if mode == "NOTSET" and not node.attribute("output_shape"):
         return sizes(node.attribute("pads") or [0] * (2 * axes))[:axes]
@@ -176,7 +176,7 @@ def _dilated(weights: np.ndarray[Any, Any], dilations: list[int]) -> np.ndarray[
 
 @rule("MatMulInteger")
 def integer_matmul(node: Primitive) -> relax.Expr:
-    """A product of integer matrices in int32, less their zero points."""
+    """Integer matrix product in int32, with zero points."""
     operands = []
     for position in (0, 1):
         value = relax.op.astype(node.tensor(position), "int32")
@@ -192,13 +192,13 @@ def integer_matmul(node: Primitive) -> relax.Expr:
     return relax.op.matmul(*operands)
 
 
-#: Determinants of larger matrices are not written out.
+#: Determinants of larger matrices are not supported.
 _ROWS = 5
 
 
 @rule("Det")
 def determinant(node: Primitive) -> relax.Expr:
-    """Determinants of small matrices, developed by their rows."""
+    """Determinants of small matrices, by Laplace expansion along rows."""
     *batch, size, _ = node.shape(0)
     if size > _ROWS:
         raise Unsupported(f"its matrices have more than {_ROWS} rows")

@@ -20,7 +20,7 @@ _REDUCTIONS = {
 
 @rule(*_REDUCTIONS)
 def reduction(node: Primitive) -> relax.Expr:
-    """A reduction over the given axes; over all of them if none are given, unless the operator says otherwise."""
+    """A reduction over the given axes; over all by default, unless an attribute says otherwise."""
     axes = axes_of(node)
     if axes == []:
         return node.tensor(0)
@@ -36,7 +36,7 @@ def reduction(node: Primitive) -> relax.Expr:
 
 
 def _extreme(x: te.Tensor, axes: list[int] | None, out: tuple[int, ...], is_largest: bool) -> te.Tensor:
-    """The largest or smallest float over axes: of infinities too, and NaN of NaN, which TVM's own reduction is not."""
+    """The maximum or minimum of floats over axes. Unlike TVM's reduction, handles infinities and propagates NaN."""
     rank = len(x.shape)
     over = list(range(rank)) if axes is None else axes
     reduced = {axis: te.reduce_axis((0, x.shape[axis]), f"k{axis}") for axis in over}
@@ -59,7 +59,7 @@ def _extreme(x: te.Tensor, axes: list[int] | None, out: tuple[int, ...], is_larg
 
 
 def axes_of(node: Primitive) -> list[int] | None:
-    """The axes of a reduction, counted from the start; None for all, an empty list for none."""
+    """The nonnegative axes of a reduction; None for all, an empty list for none."""
     given = node.parameter("axes", 1)
     rank = len(node.shape(0))
     if given is None or given == []:
@@ -70,7 +70,7 @@ def axes_of(node: Primitive) -> list[int] | None:
 
 @rule("Softmax", "LogSoftmax")
 def softmax(node: Primitive) -> relax.Expr:
-    """Over one axis; before opset 13 over all axes from ``axis`` on."""
+    """Softmax over one axis; before opset 13, over all axes from ``axis`` on."""
     x, shape = node.tensor(0), node.shape(0)
     write = relax.op.nn.softmax if node.operator == "Softmax" else relax.op.nn.log_softmax
     axis = positive(node.attribute("axis"), len(shape))
@@ -83,7 +83,7 @@ def softmax(node: Primitive) -> relax.Expr:
 
 @rule("Hardmax")
 def hardmax(node: Primitive) -> relax.Expr:
-    """1 at the first largest value of an axis, else 0."""
+    """One-hot vector of the first maximum along an axis."""
     shape = node.shape(0)
     axis = positive(node.attribute("axis"), len(shape))
     flat = shape if node.version >= 13 else (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))
@@ -96,7 +96,7 @@ def hardmax(node: Primitive) -> relax.Expr:
 
 @rule("ArgMax", "ArgMin", moves=True)
 def arg_extreme(node: Primitive) -> relax.Expr:
-    """The position of the first (or last) largest or smallest value of an axis."""
+    """Index of the first or last maximum or minimum along an axis."""
     shape = node.shape(0)
     axis = positive(node.attribute("axis"), len(shape))
     find = relax.op.argmax if node.operator == "ArgMax" else relax.op.argmin

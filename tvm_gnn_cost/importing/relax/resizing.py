@@ -1,4 +1,4 @@
-"""Resizing: along each axis, a choice of elements or a weighted sum of a few, both known beforehand."""
+"""Resizing: along each axis, a static gather or a weighted sum of a few elements."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tvm_gnn_cost.importing.interpolation import Integers, ResizedAxis, Resizing
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, rule
 from tvm_gnn_cost.importing.simplify import Refused
 
-#: How far apart two coordinates may be to count as the same, in elements.
+#: Tolerance of coordinates, in elements.
 _SAME = 3e-5
 
-#: Sums of at most so many elements are written out.
+#: Maximum number of elements of an unrolled sum.
 _FEW = 4
 
 
 @rule("Resize", "Upsample")
 def resize(node: Primitive) -> relax.Expr:
-    """Resizes any axes: to the nearest element, linearly, or with cubic polynomials."""
+    """Resizes any axes: nearest, linear or cubic."""
     try:
         plan = resizing(node.operator, node.version, node.node.attributes, node.shape(0), node.node.inputs)
     except Refused as error:
@@ -31,7 +31,7 @@ def resize(node: Primitive) -> relax.Expr:
         result = _gathered(node, x, plan.axes)
     else:
         if np.dtype(node.dtype(0)).kind != "f":
-            raise Unsupported("integers between others are rounded in other ways by ONNX and ONNX Runtime")
+            raise Unsupported("interpolated integers are rounded differently by ONNX and ONNX Runtime")
         result = _interpolated(node, x, plan)
     outside = plan.outside(len(node.shape(0)))
     if outside is None:
@@ -40,7 +40,7 @@ def resize(node: Primitive) -> relax.Expr:
 
 
 def _gathered(node: Primitive, x: relax.Expr, axes: Sequence[ResizedAxis]) -> relax.Expr:
-    """Elements by their numbers along each axis."""
+    """Gathers elements along each axis."""
     if not axes:
         return x
     out = node.out_shape()
@@ -66,12 +66,12 @@ def _gathered(node: Primitive, x: relax.Expr, axes: Sequence[ResizedAxis]) -> re
 
 
 def _is_pictures(node: Primitive, axes: Sequence[ResizedAxis]) -> bool:
-    """Whether Relax's operator for pictures takes the operand: it computes in float32."""
+    """Whether Relax's image operator supports the operand; it computes in float32."""
     return len(node.shape(0)) == 4 and node.dtype(0) == "float32" and all(axis.axis >= 2 for axis in axes)
 
 
 def _repeats(axis: ResizedAxis) -> bool:
-    """Whether each element is repeated equally often, and TVM divides integers for it."""
+    """Whether each element is repeated equally often, so that TVM's integer division is exact."""
     factor = axis.out // axis.size
     return (
         factor * axis.size == axis.out
@@ -81,7 +81,7 @@ def _repeats(axis: ResizedAxis) -> bool:
 
 
 def _formula(chosen: Integers) -> tuple[int, int, int] | None:
-    """Numbers (a, b, c) with which element i of a choice is (a * i + c) / b rounded down; None if there are none.
+    """Integers (a, b, c) so that index i is (a * i + c) // b; None if there are none.
 
     >>> _formula(np.array([1, 3, 5])), _formula(np.array([0, 0, 0, 1, 1, 1])), _formula(np.array([0, 1, 3]))
     ((2, 1, 1), (1, 3, 0), None)
@@ -100,7 +100,7 @@ def _formula(chosen: Integers) -> tuple[int, int, int] | None:
 
 
 def _interpolated(node: Primitive, x: relax.Expr, plan: Resizing) -> relax.Expr:
-    """Weighted sums of a few elements along each axis."""
+    """Interpolates along each axis."""
     if plan.axes and not plan.is_cubic and not plan.antialias and _is_pictures(node, plan.axes):
         mode = _relax_mode(plan.axes)
         if mode is not None:
@@ -112,7 +112,7 @@ def _interpolated(node: Primitive, x: relax.Expr, plan: Resizing) -> relax.Expr:
 
 
 def _relax_mode(axes: Sequence[ResizedAxis]) -> str | None:
-    """The mode in which Relax's operator computes the same coordinates, if there is one."""
+    """The mode of Relax's operator with the same coordinates; None if there is none."""
     for mode in ("half_pixel", "align_corners", "asymmetric"):
         for axis in axes:
             index, size, out = np.arange(axis.out, dtype=np.float32), np.float32(axis.size), np.float32(axis.out)
@@ -124,7 +124,7 @@ def _relax_mode(axes: Sequence[ResizedAxis]) -> str | None:
                 break
             else:
                 at = (size - 1) / (out - 1) * index
-            # Beyond the first and the last element, it repeats these.
+            # It repeats the first and the last element.
             if np.abs(at.clip(0, size - 1) - axis.places.clip(0, size - 1)).max() > _SAME:
                 break
         else:
@@ -133,7 +133,7 @@ def _relax_mode(axes: Sequence[ResizedAxis]) -> str | None:
 
 
 def _held(number: Any, axis: ResizedAxis) -> Any:
-    """The number of an element: a task is also measured with other numbers than those of the network."""
+    """A clamped index: tasks are measured with random indices."""
     return tirx.min(tirx.max(number, 0), axis.size - 1)
 
 

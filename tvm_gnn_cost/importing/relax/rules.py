@@ -1,13 +1,13 @@
-"""The table of primitive operators: how each one is written in Relax.
+"""The registry of rules, which convert primitive operators to Relax.
 
-A rule is a function of a :class:`Primitive`, registered for the operators that it writes::
+A rule is a function of a :class:`Primitive`, registered for the operators that it converts::
 
     @rule("Relu")
     def relu(node: Primitive) -> relax.Expr:
         return relax.op.nn.relu(node.tensor(0))
 
-All sizes are known. Numbers of 16 bits are computed in float32 and rounded once, as frameworks do on processors
-without arithmetic of 16 bits; a rule that only moves values says ``moves=True`` and gets them as they are.
+All shapes are static. 16-bit floats are computed in float32 and rounded once, as frameworks do on processors without
+16-bit arithmetic; a rule that only moves values passes ``moves=True`` and receives them unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvm_gnn_cost.importing.graph import Node, Tensor
 #: Types that are computed in float32.
 HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
-#: What a rule gives: the output, or several in their order.
+#: The result of a rule: an output, or several in order.
 Result = Any
 
 
@@ -36,7 +36,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operator is written.
+    """How an operator is converted.
 
     Attributes:
         write: The function.
@@ -58,7 +58,7 @@ def rule(
 
     Args:
         operators: Their ONNX names.
-        moves: Whether the values of the output are some of those of the input, so that no number is rounded.
+        moves: Whether the output only has values of the input, so that nothing is rounded.
     """
 
     def register(write: Callable[[Primitive], Result]) -> Callable[[Primitive], Result]:
@@ -70,11 +70,11 @@ def rule(
 
 
 class Primitive:
-    """An operator to write, with its operands as Relax has them.
+    """An operator to convert, with its operands as Relax expressions.
 
     Args:
         node: The operator.
-        builder: Takes what is emitted.
+        builder: Receives the bindings.
         expressions: The Relax expression of each tensor.
         moves: Whether the rule only moves values.
     """
@@ -92,11 +92,11 @@ class Primitive:
 
     @property
     def version(self) -> int:
-        """The operator set version that its definition is from."""
+        """The operator set version of its definition."""
         return self.node.version
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute; those with a default in ONNX always have it."""
+        """An attribute, with ONNX's default."""
         return self.node.attributes.get(name, default)
 
     def has(self, position: int) -> bool:
@@ -104,18 +104,18 @@ class Primitive:
         return position < len(self.node.inputs) and self.node.inputs[position] is not None
 
     def value(self, position: int) -> Tensor | npt.NDArray[Any]:
-        """An operand as the graph has it; its ``shape`` and ``dtype`` are known."""
+        """An operand of the graph, with ``shape`` and ``dtype``."""
         operand = self.node.inputs[position] if self.has(position) else None
         if operand is None:
             raise Unsupported(f"its input {position} is missing")
         return operand
 
     def shape(self, position: int) -> tuple[int, ...]:
-        """An operand's sizes."""
+        """An operand's shape."""
         return tuple(int(size) for size in self.value(position).shape)
 
     def dtype(self, position: int) -> str:
-        """The type in which the rule sees an operand."""
+        """The type of an operand as the rule sees it."""
         dtype = self.value(position).dtype
         return "float32" if dtype in HALF and not self._moves else str(dtype)
 
@@ -132,7 +132,7 @@ class Primitive:
         return [self.tensor(i) for i in range(len(self.node.inputs)) if self.has(i)]
 
     def const(self, values: npt.ArrayLike, dtype: str | None = None) -> relax.Expr:
-        """A constant; of 16 bits as float32, unless the rule only moves values."""
+        """A constant; 16-bit floats as float32, unless the rule only moves values."""
         array = np.asarray(values)
         if dtype is not None:
             array = array.astype(dtype)
@@ -148,7 +148,7 @@ class Primitive:
         """A constant operand.
 
         Raises:
-            Unsupported: it is only known when the network runs.
+            Unsupported: it is not constant.
         """
         value = self.value(position)
         if not isinstance(value, np.ndarray):
@@ -156,21 +156,21 @@ class Primitive:
         return value
 
     def parameter(self, name: str, position: int, default: Any = None) -> Any:
-        """A parameter that some versions have as an attribute and others as an operand: a list, or a number.
+        """A parameter that is an attribute in some versions and an operand in others: a list or a number.
 
         Raises:
-            Unsupported: it is only known when the network runs.
+            Unsupported: it is not constant.
         """
         if self.has(position):
             return self.constant(position, name).tolist()
         return self.attribute(name, default)
 
     def output(self, position: int = 0) -> Tensor:
-        """An output's name, type and sizes; its name is empty if nothing reads it."""
+        """An output's name, type and shape; the name is empty if nothing reads it."""
         return self.node.outputs[position]
 
     def out_shape(self, position: int = 0) -> tuple[int, ...]:
-        """An output's sizes."""
+        """An output's shape."""
         return self.node.outputs[position].shape
 
     def wants(self, position: int) -> bool:
@@ -178,16 +178,16 @@ class Primitive:
         return position < len(self.node.outputs) and bool(self.node.outputs[position].name)
 
     def emit(self, expression: relax.Expr) -> relax.Expr:
-        """Names an expression that is used several times."""
+        """Binds an expression that is used several times."""
         return self.builder.emit(expression)
 
     def te(self, function: Callable[..., Any], *arguments: Any, name: str | None = None) -> relax.Expr:
-        """A tensor expression on operands, for what Relax has no operator for.
+        """Emits a tensor expression, for what Relax has no operator for.
 
         Args:
-            function: Takes ``te.Tensor`` for each expression among ``arguments``, and gives one or several.
+            function: Maps a ``te.Tensor`` for each expression among ``arguments`` to one or several.
             arguments: Expressions, and anything else.
-            name: Of the function in TensorIR.
+            name: Name of the TensorIR function.
         """
         hint = name or self.operator.lower()
         bound = [self.bound(argument) if isinstance(argument, relax.Expr) else argument for argument in arguments]
@@ -201,7 +201,7 @@ class Primitive:
 
 
 def constant(array: npt.NDArray[Any]) -> relax.Expr:
-    """A constant of Relax."""
+    """A Relax constant."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     return relax.const(contiguous, str(array.dtype))
 
@@ -212,7 +212,7 @@ def sizes(value: Any) -> list[int]:
 
 
 def positive(axis: int, rank: int) -> int:
-    """An axis counted from the start."""
+    """A nonnegative axis."""
     return int(axis) % max(1, rank)
 
 

@@ -1,4 +1,4 @@
-"""Operators that read a tensor between its elements, at places that are only known when the network runs."""
+"""Operators that interpolate at coordinates that are computed when the network runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tvm import relax, te, tirx
 
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, rule, sizes
 
-#: One element that a weighted sum takes along an axis: its number, its weight, and whether there is such an element.
+#: A tap of an interpolation along an axis: index, weight, and a condition for the element to exist.
 _Tap = tuple[Any, Any, Any]
 
 
 @rule("GridSample")
 def grid_sample(node: Primitive) -> relax.Expr:
-    """Elements of pictures at the places of a grid, whose coordinates go from -1 to 1."""
+    """Grid sampling: coordinates are in [-1, 1]."""
     shape, out, dtype = node.shape(0), node.out_shape(), node.dtype(0)
     image = shape[2:]
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node.attribute("mode"), node.attribute("mode"))
@@ -34,17 +34,17 @@ def grid_sample(node: Primitive) -> relax.Expr:
             size = image[axis]
 
             def coordinate(*indices: Any) -> Any:
-                # The last coordinate of the grid is that of the first axis.
+                # The last coordinate of the grid belongs to the first spatial axis.
                 given = grid[(*indices, len(image) - 1 - axis)]
                 result = (given + 1) / 2 * (size - 1) if aligned else ((given + 1) * size - 1) / 2
                 if mode == "nearest":
                     result = tirx.nearbyint(result)
-                # Cubic weights reach over the border: there, elements are repeated instead.
+                # Cubic weights extend over the border, where elements are repeated.
                 if padding == "border" and mode != "cubic":
                     return tirx.min(tirx.max(result, 0), size - 1)
                 if padding == "reflection":
                     return _reflected(result, size, aligned)
-                # Farther outside nothing changes any more.
+                # Clamped farther outside, where the result is constant.
                 return tirx.min(tirx.max(result, -3), size + 2)
 
             return te.compute((out[0], *out[2:]), coordinate, name=f"place{axis}")
@@ -67,7 +67,7 @@ def grid_sample(node: Primitive) -> relax.Expr:
 
 
 def _reflected(place: Any, size: int, aligned: bool) -> Any:
-    """A coordinate reflected at the first and the last element, or at their outer edges."""
+    """A coordinate reflected at the centers or the outer edges of the border elements."""
     low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
     if high == low:
         return tirx.min(tirx.max(place, low), high)
@@ -90,7 +90,7 @@ def _linear(place: Any) -> list[tuple[Any, Any]]:
 
 
 def _cubic(place: Any) -> list[tuple[Any, Any]]:
-    """Keys' kernel with a = -0.75."""
+    """Keys' cubic convolution kernel with a = -0.75."""
     low, a = tirx.floor(place), -0.75
     first, t = low.astype("int32"), place - low
 
@@ -104,12 +104,12 @@ def _cubic(place: Any) -> list[tuple[Any, Any]]:
     return [(first + number - 1, weight) for number, weight in enumerate(weights)]
 
 
-#: How each mode reads an axis: the numbers of elements around a coordinate, and their weights.
+#: Mode -> the indices of the elements around a coordinate and their weights.
 _TAPS: dict[str, Callable[[Any], list[tuple[Any, Any]]]] = {"nearest": _nearest, "linear": _linear, "cubic": _cubic}
 
 
 def _placed(taps: Sequence[tuple[Any, Any]], size: int, padding: str, aligned: bool = False) -> list[_Tap]:
-    """Elements along an axis, with those outside of it replaced; every number is that of an element."""
+    """The taps along an axis, with indices outside of it replaced according to the padding mode."""
     results: list[_Tap] = []
     for number, weight in taps:
         inside = tirx.all(number >= 0, number < size) if padding == "zeros" else None
@@ -136,7 +136,7 @@ def _combined(axes: Sequence[Sequence[_Tap]], read: Callable[[list[Any]], Any], 
 
 @rule("DeformConv")
 def deformed_convolution(node: Primitive) -> relax.Expr:
-    """A convolution whose windows read the operand at places that another operand moves."""
+    """Deformable convolution."""
     shape, kernel, out, dtype = node.shape(0), node.shape(1)[2:], node.out_shape(), node.dtype(0)
     batch, channels, *image = shape
     axes, groups, offset_groups = len(kernel), int(node.attribute("group")), int(node.attribute("offset_group"))
@@ -182,7 +182,7 @@ def deformed_convolution(node: Primitive) -> relax.Expr:
 
 @rule("RoiAlign")
 def roi_align(node: Primitive) -> relax.Expr:
-    """The mean or the largest of samples in each part of each region."""
+    """RoI align."""
     samples, mode = int(node.attribute("sampling_ratio")), str(node.attribute("mode"))
     if mode not in ("avg", "max"):
         raise Unsupported(f"mode '{mode}' is unknown")
@@ -197,7 +197,7 @@ def roi_align(node: Primitive) -> relax.Expr:
 
 
 class _Regions:
-    """The regions of ``RoiAlign``, as tensor expressions."""
+    """RoI align as tensor expressions."""
 
     def __init__(self, node: Primitive) -> None:
         self.out, self.dtype = node.out_shape(), node.dtype(0)
@@ -207,11 +207,11 @@ class _Regions:
         self.is_shifted = node.attribute("coordinate_transformation_mode") == "half_pixel"
 
     def picture(self, batch: te.Tensor, region: Any) -> Any:
-        """The number of a region's picture; one that there is not is replaced."""
+        """The index of a region's image, clamped."""
         return tirx.min(tirx.max(batch[region], 0), self.pictures - 1)
 
     def part(self, boxes: te.Tensor, region: Any, axis: int) -> tuple[Any, Any]:
-        """Where a region starts along an axis, and how long each of its parts is."""
+        """The start of a region along an axis, and the length of its bins."""
         start, end = (boxes[region, 1 - axis + 2 * side] * self.scale for side in (0, 1))
         if self.is_shifted:
             start, end = start - 0.5, end - 0.5
@@ -221,7 +221,7 @@ class _Regions:
         return start, length / self.out[2 + axis]
 
     def sampled(self, x: te.Tensor, boxes: te.Tensor, batch: te.Tensor) -> te.Tensor:
-        """With a known number of samples in each part."""
+        """With a constant number of samples per bin."""
         count = self.samples
 
         def place(axis: int) -> te.Tensor:
@@ -229,7 +229,7 @@ class _Regions:
                 start, length = self.part(boxes, region, axis)
                 middle = (sample.astype(self.dtype) + 0.5) * length / count
                 result = start + part.astype(self.dtype) * length + middle
-                # What is farther away than one element is outside.
+                # Coordinates more than one element away are outside.
                 return tirx.min(tirx.max(result, -2), self.image[axis] + 1)
 
             return te.compute((self.out[0], self.out[2 + axis], count), coordinate, name=f"place{axis}")
@@ -248,7 +248,7 @@ class _Regions:
             both = [taps(value, size) for value, size in zip(values, self.image, strict=True)]
             if self.mode == "avg":
                 return te.sum(_combined(both, lambda at: x[(picture, channel, *at)], self.dtype), axis=steps)
-            # As in ONNX Runtime, the largest of the weighted elements, not of their sums.
+            # As in ONNX Runtime, the maximum of the weighted elements, not of their sums.
             terms = [
                 _combined([[tap], [other]], lambda at: x[(picture, channel, *at)], self.dtype)
                 for tap, other in itertools.product(*both)
@@ -261,7 +261,7 @@ class _Regions:
         return te.compute(self.out, lambda *i: samples[i] / (count * count), name="mean")
 
     def weighted(self, x: te.Tensor, boxes: te.Tensor, batch: te.Tensor) -> te.Tensor:
-        """With as many samples as a region is large: each element has a weight, in each part along each axis."""
+        """With a number of samples that depends on the region's size: each element has a weight per bin and axis."""
 
         def samples(region: Any, axis: int) -> Any:
             _, length = self.part(boxes, region, axis)
@@ -269,7 +269,7 @@ class _Regions:
 
         def weights(axis: int) -> te.Tensor:
             size = self.image[axis]
-            # Samples are more than half an element apart: of five at most, an element has a share.
+            # Samples are more than half an element apart, so an element contributes to at most five.
             step = te.reduce_axis((0, 7), "sample")
 
             def weight(region: Any, part: Any, number: Any) -> Any:

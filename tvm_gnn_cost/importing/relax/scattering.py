@@ -1,4 +1,4 @@
-"""Operators that write updates into a tensor where indices say, one after the other."""
+"""Scatter operators; updates are applied in order."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tvm.script.ir_builder import tirx as builder
 from tvm_gnn_cost.importing.relax.indexing import held, inside, linear_elements, linear_rows
 from tvm_gnn_cost.importing.relax.rules import Primitive, Unsupported, positive, rule
 
-#: So many updates of unknown places, or so many of one known place, are written as choices between values.
+#: Maximum number of updates (of a single element for constant indices) that are expanded to selects.
 _FEW = 16
 
-#: How a value and an update become one, and the update that changes nothing.
+#: Reduction -> its function and its neutral element.
 _REDUCTIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[str], Any]]] = {
     "add": (lambda value, update: value + update, lambda dtype: tirx.const(0, dtype)),
     "mul": (lambda value, update: value * update, lambda dtype: tirx.const(1, dtype)),
@@ -28,7 +28,7 @@ _REDUCTIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[str], Any]]] =
 
 
 def _updated(kind: str, is_hit: Any, value: Any, update: Any, dtype: str) -> Any:
-    """A value with an update if it is hit; each is read once, so that long chains stay short."""
+    """Applies an update under a condition; operands are read once, so that chains do not grow exponentially."""
     if kind == "none":
         return tirx.if_then_else(is_hit, update, value)
     combine, neutral = _REDUCTIONS[kind]
@@ -37,7 +37,7 @@ def _updated(kind: str, is_hit: Any, value: Any, update: Any, dtype: str) -> Any
 
 @rule("Scatter", "ScatterElements")
 def scatter_elements(node: Primitive) -> relax.Expr:
-    """One element is written for each index, at its own place on all other axes."""
+    """Scatters one element per index."""
     shape, count = node.shape(0), node.shape(1)
     axis = positive(node.attribute("axis"), len(shape))
     if node.is_constant(1):
@@ -57,7 +57,7 @@ def scatter_elements(node: Primitive) -> relax.Expr:
 
 @rule("ScatterND")
 def scatter_nd(node: Primitive) -> relax.Expr:
-    """Slices are written at places that are given on several axes: into rows of the table that these make when flat."""
+    """Scatters slices by indices on several axes: into rows of the tensor with these axes flattened."""
     shape, count, depth = node.shape(0), node.shape(1)[:-1], node.shape(1)[-1]
     table = (prod(shape[:depth]), prod(shape[depth:]))
     if node.is_constant(1):
@@ -75,7 +75,7 @@ def scatter_nd(node: Primitive) -> relax.Expr:
 
 
 def _unflat(index: Any, shape: Sequence[int]) -> list[Any]:
-    """An index into a flat tensor as one for each axis."""
+    """Unravels a flat index."""
     results = []
     for axis in range(len(shape)):
         place = tirx.floordiv(index, prod(shape[axis + 1 :]))
@@ -84,7 +84,7 @@ def _unflat(index: Any, shape: Sequence[int]) -> list[Any]:
 
 
 def _linear(places: Sequence[Any], shape: Sequence[int]) -> Any:
-    """An index for each axis as one into the flat tensor."""
+    """Ravels a multi-index."""
     result: Any = tirx.const(0, "int64")
     for axis, place in enumerate(places):
         result = result + place.astype("int64") * tirx.const(prod(shape[axis + 1 :]), "int64")
@@ -94,13 +94,13 @@ def _linear(places: Sequence[Any], shape: Sequence[int]) -> Any:
 def _scattered(
     node: Primitive, rows: npt.NDArray[Any] | Callable[[te.Tensor], te.Tensor], count: int, table: tuple[int, ...]
 ) -> relax.Expr:
-    """A table with ``count`` updates of its rows, in their order.
+    """Applies ``count`` updates to rows of a table, in order.
 
     Args:
         node: The operator.
-        rows: The row of each update, in the range: known, or a function of the indices.
-        count: How many updates there are.
-        table: The sizes of the table: rows, and elements in each if it is not one.
+        rows: The row of each update, in bounds: constant, or a function of the indices.
+        count: Number of updates.
+        table: Shape of the table: rows, and elements per row if there are several.
     """
     kind = node.attribute("reduction") or "none"
     if kind not in ("none", *_REDUCTIONS):
@@ -126,7 +126,7 @@ def _scattered(
 
 
 def _sources(rows: npt.NDArray[Any], count: int, kind: str) -> npt.NDArray[Any]:
-    """The numbers of the updates of each row, in their order; -1 behind them. If they replace, only the last one."""
+    """The updates of each row, in order, padded with -1; only the last one if updates replace."""
     if kind == "none":
         last = np.full((count, 1), -1, np.int64)
         last[rows, 0] = np.arange(rows.size)
@@ -142,7 +142,7 @@ def _sources(rows: npt.NDArray[Any], count: int, kind: str) -> npt.NDArray[Any]:
 
 
 def _chosen(data: te.Tensor, sources: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
-    """Each row with the updates that are known to be its own."""
+    """Each row with its updates, which are known."""
 
     def element(row: Any, *rest: Any) -> Any:
         result = data[(row, *rest)]
@@ -156,7 +156,7 @@ def _chosen(data: te.Tensor, sources: te.Tensor, updates: te.Tensor, kind: str) 
 
 
 def _compared(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
-    """Each row with every update whose place it is."""
+    """Each row with all updates that match it."""
 
     def element(row: Any, *rest: Any) -> Any:
         result = data[(row, *rest)]
@@ -169,7 +169,7 @@ def _compared(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -
 
 
 def _written(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) -> te.Tensor:
-    """A copy of the table, into which one update after the other is written."""
+    """A copy of the table to which the updates are applied sequentially."""
     elements, width = prod(map(int, data.shape)), prod(map(int, data.shape[1:]))
 
     def program(inputs: Any, outputs: Any) -> Any:
@@ -186,7 +186,7 @@ def _written(data: te.Tensor, rows: te.Tensor, updates: te.Tensor, kind: str) ->
 
 @rule("TensorScatter", moves=True)
 def tensor_scatter(node: Primitive) -> relax.Expr:
-    """A cache with new entries behind those that are there, or from the start again where it is full."""
+    """Appends entries to a cache, as a ring buffer."""
     shape, update = node.shape(0), node.shape(1)
     axis = positive(node.attribute("axis"), len(shape))
     is_circular = node.attribute("mode") == "circular"
