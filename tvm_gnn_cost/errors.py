@@ -1,6 +1,6 @@
-"""The expected errors; the command line prints their sentence, and that of an OSError, without a traceback.
+"""Expected errors. The command line prints their message, and that of an OSError, without a traceback.
 
-Any other exception is a bug, in this package or in a library, and keeps its traceback.
+Any other exception is a bug in this package or in a library, and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MissingPackageError(WorkError, ImportError):
 
 
 def check_range(what: str, value: float | None, least: float, most: float) -> None:
-    """Refuses a number that is out of its range, or no number; None, for one that is not given, passes.
+    """Checks that a value is a number in a range; None passes.
 
     >>> check_range("seed", 3, 0, 2**31 - 1)
 

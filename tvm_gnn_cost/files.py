@@ -1,6 +1,6 @@
-"""Writes files atomically: a kill, a full disk or a power cut leaves the old file or the new one, never a part.
+"""Writes files atomically: a kill, a full disk or a power cut leaves the old file or the new file, never a partial one.
 
-It also parses the JSON of files that anybody may have written.
+It also parses untrusted JSON.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import psutil
 
 from tvm_gnn_cost.errors import InputError
 
-#: What may be half of a surrogate pair in JSON; Python decodes it from bytes too.
+#: Possible lone surrogates in JSON; Python also decodes them from bytes.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _SURROGATE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\x00")
 
-#: What comes behind the number of the process in the name of a file that it is writing.
+#: Suffix of files that are being written, after the process id.
 _UNFINISHED = ".unfinished"
 
 
@@ -31,7 +31,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path to write to, and renames it to ``path`` when the block ends without an error.
 
     The folder of ``path`` is created if it is missing. After an error the temporary file is removed and ``path`` is
-    unchanged. What a killed process left in the folder is removed.
+    unchanged. Temporary files of killed processes in the folder are removed.
 
     Raises:
         OSError: the folder or the file cannot be written; the message names it.
@@ -75,11 +75,11 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parses JSON.
 
     Raises:
-        ValueError: it is none, is too deeply nested for Python's parser, or has half of a surrogate pair in a text,
-            which no file and no terminal takes.
+        ValueError: it is invalid, too deeply nested for Python's parser, or has a lone surrogate, which cannot be
+            encoded as UTF-8.
     """
     try:
         value = json.loads(text)
@@ -88,14 +88,14 @@ def parse_json(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
     except UnicodeEncodeError:
-        raise ValueError("JSON with half of a surrogate pair") from None
+        raise ValueError("JSON with a lone surrogate") from None
     return value
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Adds lines, given without their breaks, to the end of a text file.
+    """Appends lines, given without line breaks, to a text file.
 
-    A kill or a full disk may leave the last of them without its end, see :func:`drop_broken_last_line`.
+    A kill or a full disk may leave the last line incomplete, see :func:`drop_broken_last_line`.
 
     Raises:
         OSError: the file cannot be written; the message names it.
@@ -105,10 +105,10 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Refuses a path that cannot be a file, before the work whose result it will hold.
+    """Checks that a file can be written to a path, before the work starts.
 
     Raises:
-        InputError: a folder is there, or a file is where a folder above it belongs.
+        InputError: the path is a folder, or one of its parents is a file.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder; expected a file")
@@ -116,10 +116,10 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuses a path that cannot be a folder, before the work whose result it will hold.
+    """Checks that a folder can be created at a path, before the work starts.
 
     Raises:
-        InputError: a file is there, or where a folder above it belongs.
+        InputError: the path or one of its parents is a file.
     """
     there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not there.is_dir():
@@ -127,10 +127,10 @@ def check_folder(path: Path) -> None:
 
 
 def check_input_file(path: Path) -> None:
-    """Refuses a path that is no file that can be read, before what reads it is loaded.
+    """Checks that a path is an existing file, before the libraries that read it are imported.
 
     Raises:
-        InputError: there is nothing, or a folder.
+        InputError: it does not exist, or is a folder.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder; expected a file")
@@ -139,19 +139,19 @@ def check_input_file(path: Path) -> None:
 
 
 def check_input_folder(path: Path) -> None:
-    """Refuses a path that is no folder, before what reads it is loaded.
+    """Checks that a path is an existing folder, before the libraries that read it are imported.
 
     Raises:
-        InputError: there is nothing, or a file.
+        InputError: it does not exist, or is a file.
     """
     if not path.is_dir():
         raise InputError(f"{path} is a file; expected a folder" if path.exists() else f"there is no folder {path}")
 
 
 def drop_broken_last_line(path: Path) -> None:
-    """Removes a last line that has no line break; a missing file stays missing.
+    """Removes a last line without a line break; does not create a missing file.
 
-    A killed process leaves such a line, and TVM refuses to read a file that has one.
+    A killed process leaves such a line, and TVM refuses to read the file then.
     """
     if path.exists():
         text = path.read_bytes()
@@ -168,7 +168,7 @@ def keep_first_lines(path: Path, count: int) -> None:
 
 @contextmanager
 def _named(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Names ``path`` in an OSError that names no file, as a full disk's does not, or the temporary one."""
+    """Names ``path`` in an OSError without a file name, such as that of a full disk, or with the temporary file's."""
     try:
         yield
     except OSError as error:
@@ -181,7 +181,7 @@ def _named(path: Path, temporary: Path | None = None) -> Iterator[None]:
 
 @cache
 def _remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files of killed processes; once in a process, for some folders hold thousands of files."""
+    """Removes temporary files of killed processes; once per process, because folders may hold thousands of files."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         match = re.search(rf"\.(\d{{1,9}}){re.escape(_UNFINISHED)}$", path.name)
         if match is not None and not psutil.pid_exists(int(match[1])):

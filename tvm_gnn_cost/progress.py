@@ -1,4 +1,4 @@
-"""Progress of long work, as typed events.
+"""Progress of long-running functions, as typed events.
 
 The ``progress`` argument of a function is any callable that takes one event, so ``progress=print`` works in a notebook.
 
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the work has begun; it may take minutes."""
+    """A stage has started; it may take minutes."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """A short step has begun, one of many."""
+    """A short step has started."""
 
     text: str
 
@@ -35,7 +35,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Advanced:
-    """``done`` of ``total`` items are finished, including those of an earlier run."""
+    """``done`` of ``total`` items are finished, including those of an earlier, interrupted run."""
 
     done: int
     total: int
@@ -43,7 +43,7 @@ class Advanced:
 
 @dataclass(frozen=True)
 class TasksFound:
-    """The tasks of a workload were found; ``new`` of them do not occur in the workloads before it."""
+    """The tasks of a workload were extracted; ``new`` of them do not occur in earlier workloads."""
 
     workload: str
     new: int
@@ -51,7 +51,7 @@ class TasksFound:
 
 @dataclass(frozen=True)
 class ProgramsMeasured:
-    """Programs of a task were measured; ``valid`` of them ran and ``failed`` did not."""
+    """Programs of a task were measured: ``valid`` of them successfully, ``failed`` with an error."""
 
     task: str
     valid: int
@@ -72,8 +72,8 @@ class TrialsMeasured:
     Attributes:
         task: Name of the batch's task; empty for trials of an earlier run.
         trials: Number of candidates measured so far.
-        budget: Number of candidates to measure in all; None if only the time is limited.
-        latency: Sum of the tasks' best latencies in seconds, each times the task's weight.
+        budget: Number of candidates to measure in total; None if only the time is limited.
+        latency: Weighted sum of the tasks' best latencies, in seconds.
     """
 
     task: str
@@ -84,7 +84,7 @@ class TrialsMeasured:
 
 @dataclass(frozen=True)
 class EpochFinished:
-    """A training has finished epoch ``number``, counted from 1, with the given metrics."""
+    """Training has finished epoch ``number``, counted from 1."""
 
     number: int
     metrics: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""Dataclasses out of the JSON of a file that anybody may have written: each value is checked against its annotation."""
+"""Dataclasses from untrusted JSON: each value is checked against its annotation."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tvm_gnn_cost.errors import InputError
 
 _Kind = TypeVar("_Kind")
 
-#: Integers of more bits are no count of anything, and NumPy and torch refuse them.
+#: NumPy and torch support no larger integers.
 _LARGEST = 2**63 - 1
 
-#: Characters of a wrong value that a message shows.
+#: Maximum number of characters of a value in a message.
 _SHOWN = 60
 
 
 def from_json(kind: type[_Kind], value: object, where: str = "") -> _Kind:
-    """A dataclass from its JSON; its fields are texts, numbers, lists, tuples, objects and dataclasses of these.
+    """A dataclass from JSON; fields are strings, numbers, booleans, lists, tuples, dicts and dataclasses of these.
 
-    A number must not be NaN, an integer fits into 64 bits.
+    Numbers must not be NaN, and integers must fit into 64 bits.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -34,8 +34,8 @@ def from_json(kind: type[_Kind], value: object, where: str = "") -> _Kind:
 
     Args:
         kind: The dataclass; its annotations must be resolvable in its module.
-        value: What ``json.loads`` gave.
-        where: Path of the value in its file, for the messages.
+        value: The result of ``json.loads``.
+        where: Path of the value in the file, for error messages.
 
     Raises:
         InputError: a field is missing, unknown or of another type; the message names it.
@@ -58,7 +58,7 @@ def from_json(kind: type[_Kind], value: object, where: str = "") -> _Kind:
 
 
 def _converted(hint: Any, value: object, where: str) -> Any:
-    """A value as its annotation says."""
+    """Converts a value according to its annotation."""
     if is_dataclass(hint):
         return from_json(hint, value, where)  # type: ignore[arg-type]
     origin, arguments = get_origin(hint), get_args(hint)
@@ -75,7 +75,7 @@ def _converted(hint: Any, value: object, where: str) -> Any:
 
 
 def _is_plain(hint: Any, value: object) -> bool:
-    """Whether a value is a text, a number or a truth value as its annotation says."""
+    """Whether a value is a string, number or boolean of the annotated type."""
     if hint in (str, bool):
         return isinstance(value, hint)
     if isinstance(value, bool) or not isinstance(value, int | float):

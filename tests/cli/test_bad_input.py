@@ -36,7 +36,7 @@ MISSING = [
     ("import-log /dev/null out --network nosuch.onnx", "there is no file nosuch.onnx"),
     ("check-data nosuch", "there is no folder nosuch"),
     ("embed nosuch out.png", "there is no folder nosuch"),
-    ("embed . out.xyz", "out.xyz: a picture's name must end in one of: "),
+    ("embed . out.xyz", "out.xyz: the file name must end in one of: "),
     ("report nosuch", "nosuch/tuning.json does not exist"),
 ]
 

@@ -55,7 +55,7 @@ def test_items_get_a_line_now_and_then_and_at_the_end(capfd: pytest.CaptureFixtu
     assert len(lines) == 2
     assert "0 of 100 programs" in lines[0]
     assert "100 of 100 programs, " in lines[1]
-    assert lines[1].endswith(" a second")
+    assert lines[1].endswith(" per second")
 
 
 def test_the_bar_counts(monkeypatch: pytest.MonkeyPatch) -> None:

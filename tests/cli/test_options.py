@@ -25,5 +25,5 @@ def test_shapes_by_name() -> None:
     assert shapes_by_name(["x=1,3,224,224", "a.b=c= 7, 8"]) == {"x": (1, 3, 224, 224), "a.b=c": (7, 8)}
     assert shapes_by_name([]) == {}
     for options in (["x"], ["x=1,a"], ["x=1,"], ["x=-1,2"], ["x="], ["x=1", "x=2"]):
-        with pytest.raises(InputError, match=r"--shape x.*: an input's shape is NAME=1,3,224,224, and each input"):
+        with pytest.raises(InputError, match=r"--shape x.*: expected NAME=1,3,224,224"):
             shapes_by_name(options)

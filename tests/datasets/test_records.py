@@ -143,7 +143,7 @@ def test_broken_lines_are_reported_and_skipped(file: Path) -> None:
     assert [problem.line for problem in problems] == [3, 4, 5, 6]
     assert {problem.file for problem in problems} == {file}
     assert problems[0].reason.startswith("not JSON (")
-    assert problems[1].reason == "holds nothing (null)"
+    assert problems[1].reason == "is null"
 
 
 def test_only_objects_are_yielded(file: Path) -> None:

@@ -95,9 +95,9 @@ def test_the_seed_chooses_the_validation_tasks() -> None:
         ([], 0.5, "no program to test on"),
         (["a"], 0.5, r"1 task\(s\) left to train and validate on"),
         (["a", "b"], 0.5, r"0 task\(s\) left"),
-        (["b"], 0.0, "the validation fraction must lie between 0 and 1, got 0.0"),
-        (["b"], 1.0, "the validation fraction must lie between 0 and 1"),
-        (["b"], float("nan"), "the validation fraction must lie between 0 and 1"),
+        (["b"], 0.0, "validation_fraction must be between 0 and 1, got 0.0"),
+        (["b"], 1.0, "validation_fraction must be between 0 and 1"),
+        (["b"], float("nan"), "validation_fraction must be between 0 and 1"),
     ],
 )
 def test_a_split_that_cannot_be_is_a_clear_error(held_out: list[str], fraction: float, message: str) -> None:
@@ -140,7 +140,9 @@ def test_an_unknown_network_is_named_with_those_that_there_are() -> None:
 
 
 def test_data_without_a_test_network_is_refused() -> None:
-    with pytest.raises(InputError, match=r"none of the usual test networks \(resnet-18, .*\) .* networks: bert, vit$"):
+    with pytest.raises(
+        InputError, match=r"none of the default test networks \(resnet-18, .*\) .* networks: bert, vit$"
+    ):
         networks_to_test(["vit", "bert"])
     with pytest.raises(InputError, match="choose among its networks: none"):
         networks_to_test([])

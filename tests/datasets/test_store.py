@@ -290,7 +290,7 @@ def test_metadata_that_is_no_json_is_named(
         ({"latency": ["1"] * 8}, "the column 'latency' is of type string, not double"),
         ({"task": ["a"] * 8}, "the column 'task' is of type string, not int32"),
         ({"failure": [1] * 8}, "the column 'failure' is of type int64, not string"),
-        ({"values": [b"\0"] * 8}, "an array is no whole number of rows of 320 bytes"),
+        ({"values": [b"\0"] * 8}, "an array is not a whole number of rows of 320 bytes"),
         ({"values": [1.0] * 8}, "Unsupported cast from double"),
     ],
 )
@@ -383,7 +383,7 @@ def test_a_shard_with_other_values_is_refused(
     store = GraphStore(tmp_path)
     store.append(programs)
     monkeypatch.setattr(shards, "_VALUE_NAMES", [*shards._VALUE_NAMES[:-1], "a_new_value"])
-    with pytest.raises(InputError, match=r"shard-00000\.parquet was written with other node values .*a_new_value"):
+    with pytest.raises(InputError, match=r"shard-00000\.parquet was written with other node features .*a_new_value"):
         store.load()
 
 
@@ -404,7 +404,7 @@ def test_features_that_were_not_extracted_are_a_clear_error(programs: MeasuredPr
 
 def test_graphs_with_another_number_of_values_are_refused(programs: MeasuredPrograms, tmp_path: Path) -> None:
     narrow = dataclasses.replace(programs.graphs, x=programs.graphs.x[:, :3])
-    with pytest.raises(InputError, match="3 values a node, expected"):
+    with pytest.raises(InputError, match="3 features per node, expected"):
         GraphStore(tmp_path).append(dataclasses.replace(programs, graphs=narrow))
 
 

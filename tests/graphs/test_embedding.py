@@ -123,7 +123,7 @@ def test_the_picture_is_drawn(vectors: NodeTypeVectors, tmp_path: Path) -> None:
     plot_vectors(vectors, tmp_path / "types.png")
     assert (tmp_path / "types.png").read_bytes().startswith(b"\x89PNG")
     plot_vectors(vectors, tmp_path / "types.svg")
-    with pytest.raises(InputError, match=r"types\.doc: a picture's name must end in one of: .*\.png"):
+    with pytest.raises(InputError, match=r"types\.doc: the file name must end in one of: .*\.png"):
         plot_vectors(vectors, tmp_path / "types.doc")
     assert "BufferStore" in (tmp_path / "types.svg").read_text()
     with pytest.raises(InputError, match="at least two are needed"):

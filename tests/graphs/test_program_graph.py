@@ -78,7 +78,7 @@ def test_a_graph_that_does_not_exist_is_an_error() -> None:
 
 def test_whole_trees_and_statements_do_not_mix() -> None:
     tree, statements = synthetic.graphs(2, detail="tree"), synthetic.graphs(2, detail="statements")
-    with pytest.raises(InputError, match="whole trees and graphs of statements do not belong together"):
+    with pytest.raises(InputError, match="cannot be concatenated; extract all with the same detail"):
         ProgramGraphs.concatenate([tree, statements])
     assert ProgramGraphs.concatenate([statements, statements.select([1])]).detail == "statements"
     assert statements.select([1]).detail == "statements"

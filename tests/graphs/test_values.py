@@ -29,6 +29,7 @@ def test_columns_ascend_whatever_the_order_of_the_groups() -> None:
 
 def test_an_unknown_group_is_named() -> None:
     with pytest.raises(
-        InputError, match="no value group 'loops'; the groups are constant, dtype, loop, access, work, target, gpu"
+        InputError,
+        match="there is no feature group 'loops'; the groups are constant, dtype, loop, access, work, target, gpu",
     ):
         columns(["dtype", "loops"])

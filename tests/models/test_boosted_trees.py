@@ -82,7 +82,7 @@ def test_programs_without_features_are_refused(trees: SumOfStores) -> None:
     without = synthetic.programs(1, 4)
     for method in (trees.fit, trees.predict):
         with pytest.raises(
-            InputError, match="no per-store features, which TVM's models read; extract it again with them"
+            InputError, match="no per-store features, which TVM's models read; extract it again with --features"
         ):
             method(without)
 

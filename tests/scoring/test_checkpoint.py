@@ -128,7 +128,7 @@ def changed(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> 
         (lambda info: info.update(value_names=[3]), r"the field 'value_names\[0\]' has the wrong value"),
         (lambda info: info.update(vectors=None), "the field 'vectors' has the wrong value None"),
         (lambda info: info["vectors"].pop("words"), "the node type vectors lack 'words'"),
-        (lambda info: info["vectors"].update(words=[1]), "the node type vectors' 'words' are no list of texts"),
+        (lambda info: info["vectors"].update(words=[1]), "the node type vectors' 'words' are not a list of strings"),
         (lambda info: info["vectors"].update(words=["a"] * 99), "too small for 99 words"),
         (lambda info: info.update(calibration=[1.0]), "the field 'calibration' is not two numbers"),
         (lambda info: info.update(calibration=["a", 1]), r"the field 'calibration\[0\]' has the wrong value"),

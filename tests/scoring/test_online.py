@@ -160,7 +160,7 @@ def test_a_buffer_of_graphs_with_other_node_values_is_refused(checkpoint: Checkp
     model.learn("a", new.graphs, new.latency)
     saved = model.to_checkpoint()
     older = replace(saved, extra={**saved.extra, "buffer.0.values": saved.extra["buffer.0.values"][:, :63]})
-    with pytest.raises(InputError, match=rf"damaged or missing \(63 values a node, expected {len(VALUES)}\)"):
+    with pytest.raises(InputError, match=rf"damaged or missing \(63 features per node, expected {len(VALUES)}\)"):
         OnlineModel.from_checkpoint(older)
 
 

@@ -196,7 +196,7 @@ TUNED: dict[str, object] = {"name": "tuned", "seconds": [0.5]}
         ({"seconds": {"mutation": -1}}, "the seconds of phase 'mutation' must be between 0 and 1e[+]12, not -1"),
         ({"seconds": {"mutation": math.nan}}, "the field 'seconds.mutation' has the wrong value nan"),
         ({"seconds": {"mutation": math.inf}}, "the seconds of phase 'mutation' must be between 0 and "),
-        (task(name="\ud800"), "half of a surrogate pair"),
+        (task(name="\ud800"), "a lone surrogate"),
         (task(name=3), r"the field 'tasks\[0\].name' has the wrong value 3"),
         (task(weight=0), "the weight of task 0 must be between 1 and "),
         (task(weight=1 << 62), "the weight of task 0 must be between 1 and "),

@@ -52,7 +52,7 @@ def test_mistakes(store: Path, tmp_path: Path) -> None:
         train(store, tmp_path / "model", model="gcn")
     with pytest.raises(InputError, match="graphs of detail 'tree'"):
         train(store, tmp_path / "model", model="tpgnn", held_out=["net1"])
-    with pytest.raises(InputError, match="none of the usual test networks"):
+    with pytest.raises(InputError, match="none of the default test networks"):
         train(store, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

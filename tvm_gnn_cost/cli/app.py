@@ -1,4 +1,4 @@
-"""The commands put together. Each imports torch and TVM only when it runs, so that ``--help`` answers at once."""
+"""The command line. Commands import torch and TVM only when they run, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvm_gnn_cost.cli.tune import tune
 app = typer.Typer(
     name="tvm-gnn-cost",
     help="A learned cost model for TVM: measure programs, train on them, and tune networks with it.",
-    epilog="Exit codes: 0 done, 1 the work failed, 2 bad input, 130 interrupted (run it again to go on).",
+    epilog="Exit codes: 0 done, 1 the work failed, 2 bad input, 130 interrupted (run it again to resume).",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -45,7 +45,7 @@ app.add_typer(tpugraphs)
 
 def main() -> None:
     """The entry point of ``tvm-gnn-cost``."""
-    # torch.export and Lightning warn their own authors of what they call; a user can do nothing about it.
+    # torch.export and Lightning raise warnings that only their authors can act on.
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
     app()

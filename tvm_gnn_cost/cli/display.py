@@ -1,4 +1,4 @@
-"""Draws progress events as a live bar, or as lines where there is no terminal, and prints tables."""
+"""Renders progress events, as a live bar or as lines without a terminal, and tables."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tvm_gnn_cost.progress import (
 from tvm_gnn_cost.tuning.report import duration, latency, tables
 from tvm_gnn_cost.tuning.result import TuneResult
 
-#: Without a terminal, items that are done get a line no more often than this.
+#: Without a terminal, minimum number of seconds between lines.
 _SECONDS_A_LINE = 5.0
 
 
 class Display:
-    """A bar with what it counts, the time, and behind it what is being done; pass it as ``progress``.
+    """A progress bar with elapsed time and the current step; pass it as ``progress``.
 
     Args:
-        unit: What the bar counts.
-        total: How many of it there are, if that is known.
+        unit: The unit that the bar counts.
+        total: Their total number, if known.
     """
 
     def __init__(self, unit: str, total: int | None = None) -> None:
@@ -63,7 +63,7 @@ class Display:
         self.live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Draws one event."""
+        """Renders an event."""
         match event:
             case Stage(text):
                 self._stage(text)
@@ -96,12 +96,12 @@ class Display:
                 self._stage(f"epoch {number}, validation error {metrics['validation_error']:.3f}")
 
     def note(self, text: str) -> None:
-        """Prints a line that stays."""
+        """Prints a permanent line."""
         seconds = duration(time.monotonic() - self.start)
         console.print(Text(f"{seconds:>7}  {text}"), soft_wrap=True)
 
     def total(self, items: int) -> None:
-        """Sets how many items there are."""
+        """Sets the total number of items."""
         self.bars.update(self.bar, total=items)
 
     def _stage(self, text: str) -> None:
@@ -110,19 +110,19 @@ class Display:
             self.note(text)
 
     def _advanced(self, done: int, total: int) -> None:
-        """Moves the bar and shows the rate since the first call: items of an earlier run do not count."""
+        """Advances the bar and shows the rate since the first call, without items of an earlier run."""
         self.bars.update(self.bar, completed=done, total=total)
         now = time.monotonic()
         since, before = self.first = self.first or (now, done)
         if not console.is_terminal and now < self.last_line + _SECONDS_A_LINE and done < total:
             return
         self.last_line = now
-        rate = f", {(done - before) / (now - since):.0f} a second" if done > before and now > since else ""
+        rate = f", {(done - before) / (now - since):.0f} per second" if done > before and now > since else ""
         self._stage(f"{done} of {total} {self.unit}{rate}")
 
 
 def print_tuning(result: TuneResult) -> None:
-    """Prints them to the console."""
+    """Prints the tables of a tuning run to the console."""
     for content in tables(result):
         table = Table(
             title=content.title,
@@ -134,7 +134,7 @@ def print_tuning(result: TuneResult) -> None:
             pad_edge=False,
         )
         for number, column in enumerate(content.columns):
-            # In a narrow terminal only names are broken into lines: a broken number is hard to read.
+            # In a narrow terminal, only names wrap.
             table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
         for row in content.rows:
             table.add_row(*map(Text, row))

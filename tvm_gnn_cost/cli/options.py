@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -13,44 +13,42 @@ from tvm_gnn_cost.errors import InputError
 
 
 class SchedulerOption(StrEnum):
-    """What ``--scheduler`` takes."""
+    """Values of ``--scheduler``."""
 
     meta_schedule = "meta-schedule"
     auto_scheduler = "auto-scheduler"
 
 
-TrackerOption = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="TVM's RPC tracker, whose machines run the programs.")
-]
-KeyOption = Annotated[str, typer.Option(help="The key of these machines.")]
+TrackerOption = Annotated[str, typer.Option(metavar="HOST:PORT", help="RPC tracker whose machines run the programs.")]
+KeyOption = Annotated[str, typer.Option(help="Key of these machines.")]
 TargetOption = Annotated[
-    str, typer.Option(help="TVM's target of these machines, JSON or a tag; by default this machine's.")
+    str, typer.Option(help="Target of these machines, as JSON or a tag; by default, this machine's.")
 ]
 JsonOption = Annotated[
     Path | None,
-    typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - prints it to stdout."),
+    typer.Option("--json", metavar="PATH", help="Write the result as JSON to this file; - for stdout."),
 ]
 
 HardwareOption = Annotated[
     str | None,
-    typer.Option(help="In TenSet's layout, the folder of measure_records; not needed where there is only one."),
+    typer.Option(help="With TenSet's layout, the subfolder of measure_records; optional if there is only one."),
 ]
 
-StoreArgument = Annotated[Path, typer.Argument(help="A graph store, see 'extract'.")]
+StoreArgument = Annotated[Path, typer.Argument(help="Graph store, see 'extract'.")]
 
 
 def shapes_by_name(options: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """What the options ``--shape NAME=1,3,224,224`` say.
+    """Parses options ``--shape NAME=1,3,224,224``.
 
     Raises:
-        InputError: one is of another form, or a name comes twice.
+        InputError: an option is malformed, or a name occurs twice.
     """
     result: dict[str, tuple[int, ...]] = {}
     for option in options:
         name, equals, sizes = option.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")]
-        # Python refuses to read a number of some thousand digits.
+        # Python refuses to parse integers of several thousand digits.
         if not equals or name in result or not all(part.isdecimal() and len(part) < 20 for part in parts):
-            raise InputError(f"--shape {option}: an input's shape is NAME=1,3,224,224, and each input has one")
+            raise InputError(f"--shape {option}: expected NAME=1,3,224,224, once per input")
         result[name] = tuple(int(part) for part in parts)
     return result

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, one sentence for a user's mistake, and its JSON."""
+"""Exit codes, error messages and JSON results of commands."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.extras import missing_packages_named
 from tvm_gnn_cost.files import check_file, write_json
 
-#: For progress and tables; what a script reads goes to stdout. It writes to a copy of stderr, because a search sends
-#: what TVM prints to stderr into a file.
+#: For progress and tables; results go to stdout. It writes to a copy of stderr, because a search redirects TVM's stderr
+#: to a file.
 console = Console(
     file=os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace"),
-    # A name in brackets or between colons is a name, no markup and no emoji.
+    # Names in brackets or between colons are neither markup nor emoji.
     markup=False,
     emoji=False,
-    # DDP runs the whole command once more for each further device; only the first process prints.
+    # DDP runs the command once per device; only the first process prints.
     quiet=os.environ.get("LOCAL_RANK", "0") != "0",
 )
 
 
 @contextmanager
 def exit_codes(how_to_resume: str = "") -> Iterator[None]:
-    """Turns an expected error inside the block into one sentence on stderr and an exit code.
+    """Converts expected errors inside the block to a message on stderr and an exit code.
 
     The code is 1 for a WorkError, 2 for an InputError or OSError and 130 for Ctrl-C. Any other exception is a bug and
     keeps its traceback.
@@ -52,15 +52,15 @@ def exit_codes(how_to_resume: str = "") -> Iterator[None]:
 
 @contextmanager
 def json_result(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yields the function that writes a command's result as JSON; it does nothing where there is no ``path``.
+    """Yields a function that writes a command's result as JSON; it does nothing without a ``path``.
 
-    Where the JSON goes to stdout, everything else that is printed meanwhile, by C++ too, goes to stderr.
+    If the JSON goes to stdout, everything else that is printed, also by C++, goes to stderr.
     """
     if path is None or console.quiet:
         yield lambda _result: None
         return
     if str(path) != "-":
-        # A path that cannot be written is found out now and not after hours of work.
+        # Fail now if the path cannot be written, not after hours of work.
         check_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -82,7 +82,7 @@ def json_result(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]
 
 
 def print_left_out(problems: Sequence[object]) -> None:
-    """Names what was left out, the first twenty of it."""
+    """Prints the first twenty skipped items."""
     for problem in problems[:20]:
         console.print(f"left out: {problem}", soft_wrap=True)
     if len(problems) > 20:

@@ -51,7 +51,7 @@ def check_data(folder: str | os.PathLike[str], limit: float = 0.1, *, drop: bool
     folder = Path(folder)
     repeats: defaultdict[str, list[float]] = defaultdict(list)
     for _, task, seconds in _programs(folder):
-        if len(seconds) > 1 and min(seconds) > 0:  # a failed program has one
+        if len(seconds) > 1 and min(seconds) > 0:  # failed programs have one
             repeats[task].append(statistics.pstdev(seconds) / statistics.mean(seconds))
     variation = {task: statistics.median(values) for task, values in repeats.items()}
     noisy = {task: value for task, value in variation.items() if value > limit}

@@ -38,25 +38,25 @@ class TaskInfo:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Equal for tasks with the same workload, target, scheduler and machine, whatever their networks."""
+        """Equal for tasks with the same workload, target, scheduler and machine."""
         return self.hash, self.target, self.scheduler, self.hardware
 
 
-#: Number of per-store features with the default settings of either of TVM's schedulers.
+#: Number of per-store features with the default settings of both of TVM's schedulers.
 PER_STORE_COLUMNS = 164
 
-#: Programs whose graphs may be in memory at once, some gigabytes of them, where a training needs many together.
+#: Maximum number of programs of a training whose graphs are in memory at once, a few gigabytes.
 SAMPLED = 65_536
-#: A sample leaves tasks out before it has fewer programs of one than these.
+#: A sample drops tasks rather than having fewer programs per task.
 _FEWEST = 16
 
 
 @dataclass(frozen=True)
 class RaggedFeatures:
-    """TVM's per-store features: one matrix float32[stores, features] for each of P programs.
+    """TVM's features per buffer store: a matrix float32[buffer stores, features] for each of P programs.
 
     Attributes:
-        rows: float32[R, features], the matrices of all programs, one below the other.
+        rows: float32[R, features], the concatenated matrices of all programs.
         offsets: int64[P + 1]; program ``p`` has the rows ``offsets[p]:offsets[p + 1]``.
     """
 
@@ -132,15 +132,15 @@ class Programs:
         return replace(self, graphs=self.graphs.read())
 
     def sample(self, limit: int, seed: int, of_task: int | None = None) -> Programs:
-        """At most so many of the programs, as many as possible of each task; all, if they are few enough.
+        """Samples at most ``limit`` programs, evenly over tasks.
 
-        Those of a task are drawn at random, but its fastest is among them: throughputs stay what they are. Tasks are
-        left out only where else each had fewer than 16 programs.
+        The programs of a task are drawn at random but include its fastest, so that relative throughputs do not change.
+        Tasks are dropped only if there would be fewer than 16 programs per task.
 
         Args:
-            limit: Largest number of programs.
-            seed: Seeds what is drawn.
-            of_task: Largest number of programs of a task; None for any.
+            limit: Maximum number of programs.
+            seed: Seed of the sample.
+            of_task: Maximum number of programs per task; None for no limit.
         """
         counts = np.bincount(self.task, minlength=len(self.tasks))
         most = min(int(counts.max(initial=0)), of_task or len(self))
@@ -163,7 +163,7 @@ class Programs:
         return best
 
     def _tasks_of(self, programs: npt.NDArray[np.int64]) -> tuple[tuple[TaskInfo, ...], npt.NDArray[np.int32]]:
-        """The tasks of some programs, and the number of each program's task among them."""
+        """The tasks of the given programs, and the index of each program's task."""
         used, task = np.unique(self.task[programs], return_inverse=True)
         return tuple(self.tasks[i] for i in used.tolist()), task.astype(np.int32)
 
@@ -175,8 +175,8 @@ class MeasuredPrograms(Programs):
     Attributes:
         graphs: P program graphs.
         noise: float32[P], coefficient of variation over the repeats; NaN with fewer than two repeats.
-        failure: For each program its :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
-        phase: For each program how it was sampled (``random`` or ``guided``); empty if that is not known.
+        failure: Each program's :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
+        phase: How each program was sampled (``random`` or ``guided``); empty if unknown.
         per_store_features: The input of TVM's XGBoost baseline; None if it was not extracted.
     """
 
@@ -201,14 +201,16 @@ class MeasuredPrograms(Programs):
 
 
 def with_features(programs: MeasuredPrograms) -> tuple[RaggedFeatures, list[int]]:
-    """The features of all programs, and the numbers of the programs that have at least one store.
+    """The features of all programs, and the indices of the programs with at least one buffer store.
 
     Raises:
         InputError: the programs have no per-store features.
     """
     features = programs.per_store_features
     if features is None:
-        raise InputError("the store has no per-store features, which TVM's models read; extract it again with them")
+        raise InputError(
+            "the graph store has no per-store features, which TVM's models read; extract it again with --features"
+        )
     return features, [i for i in range(len(programs)) if len(features[i])]
 
 
@@ -220,7 +222,7 @@ class Measurement:
         task: Its task.
         run_secs: Latency of each repeat in seconds; empty if the program failed.
         failure: Its :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
-        phase: How it was sampled; empty if that is not known.
+        phase: How it was sampled; empty if unknown.
     """
 
     task: TaskInfo

@@ -1,4 +1,4 @@
-"""Reads files of measure records: JSON Lines (plain, gzip or xz), failures, skipped lines and repeats."""
+"""Reads files of measure records: JSON Lines, plain, gzip or xz."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Problem:
 def summarise_repeats(run_secs: Sequence[float]) -> tuple[float, float]:
     """The fastest of a program's repeats, and their coefficient of variation.
 
-    What else runs on a machine only slows a program down, so the fastest repeat is the one that a second measurement
-    gives again (``benchmarks/retest.py``). That of no repeat is infinite, the coefficient of fewer than two is NaN.
+    Other load on the machine only slows a program down, so the fastest repeat is the most reproducible
+    (``benchmarks/retest.py``). Without repeats, it is infinite; the coefficient of fewer than two repeats is NaN.
 
     >>> summarise_repeats([3.0, 1.0, 2.0])
     (1.0, 0.5)
@@ -59,7 +59,7 @@ def latency_and_noise(
 
 
 def last_line(error: Exception) -> str:
-    r"""Last line of an error's message: TVM's errors have the sentence below a traceback of their own.
+    r"""Last line of an error's message; TVM's errors contain a C++ traceback before it.
 
     >>> last_line(RuntimeError("Traceback: ...\n  File tir.cc\nInternalError: no such loop"))
     'InternalError: no such loop'
@@ -92,12 +92,12 @@ def is_database(folder: Path) -> bool:
     return find_file(folder, WORKLOADS) is not None
 
 
-#: What a damaged compressed file raises.
+#: Exceptions that damaged compressed files raise.
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file ``name`` in a folder, else ``name.gz`` or ``name.xz``; None if there is none of them."""
+    """The file ``name`` in a folder, else ``name.gz`` or ``name.xz``; None if none exists."""
     return next((path for suffix in ("", ".gz", ".xz") if (path := folder / f"{name}{suffix}").is_file()), None)
 
 
@@ -109,16 +109,16 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 def unpack(folder: Path, names: Sequence[str]) -> None:
-    """Replaces each compressed file of a folder by its content, so that lines can be added to it.
+    """Decompresses the files of a folder in place, so that lines can be appended.
 
-    One that is there uncompressed too stays: the other may have more lines by now.
+    A file that also exists uncompressed is kept: the latter may have more lines.
 
     Args:
         folder: The folder.
         names: Patterns of the files' names without ``.gz`` or ``.xz``, relative to the folder.
 
     Raises:
-        InputError: a file is damaged; it stays as it is.
+        InputError: a file is damaged; it is not changed.
     """
     for path in [path for name in names for suffix in (".gz", ".xz") for path in sorted(folder.glob(name + suffix))]:
         if path.with_suffix("").exists():
@@ -137,14 +137,14 @@ def parsed_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[int, Any
     """Yields the number of each line, from 1, and its JSON value.
 
     The value of a broken line is None, and its :class:`~tvm_gnn_cost.datasets.records.Problem` is appended to
-    ``problems``. A damaged compressed file ends at the damage, with a problem at line 0.
+    ``problems``. A damaged compressed file is read up to the damage, with a problem at line 0.
     """
     with open_file(file) as lines:
         try:
             for number, text in enumerate(lines, 1):
                 try:
                     entry = parse_json(text)
-                    reason = "holds nothing (null)"
+                    reason = "is null"
                 except ValueError as error:
                     entry, reason = None, f"not JSON ({error})"
                 if entry is None:

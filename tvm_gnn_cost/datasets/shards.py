@@ -1,8 +1,8 @@
 """One file of the graph store: a Parquet file of measured programs.
 
 Each row is a program; its arrays are binary columns, little-endian and row-major. The schema's metadata holds JSON
-under ``graph_store``: the format's version, the names of the node values, and the node types and tasks to which the
-rows' numbers refer. So each shard can be read by itself.
+under ``graph_store``: the format's version, the names of the node features, and the node types and tasks to which the
+rows' numbers refer. Each shard can be read on its own.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _TYPES = {
     **{"task": pa.int32(), "latency": pa.float64(), "noise": pa.float32()},
 }
 
-# Level 9 takes half a millisecond per program; the shards are a quarter smaller than at level 1 and read as fast.
+# Level 9 takes 0.5 ms per program; shards are a quarter smaller than at level 1, and are read as fast.
 _FORMAT: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 9,
     "use_dictionary": ["failure", "phase"],
-    # A training draws single programs, and a row group is the least that can be read.
+    # Training samples single programs, and a row group is the smallest unit of reading.
     "row_group_size": 16,
-    # Nobody searches by value, and the least and greatest bytes of each group would take as much as a small graph.
+    # Values are not searched, and the minimum and maximum of each group would be as large as a small graph.
     "write_statistics": False,
     "write_page_checksum": True,
 }
 
-#: The least and the largest latency of a program that ran, in seconds; TVM takes 1e10 for a failed one.
+#: Minimum and maximum latency of a program that ran, in seconds; TVM records 1e10 for a failed one.
 _LATENCIES = (1e-12, 1e10)
 
-#: Row groups that are unpacked at a time when single programs are read.
+#: Row groups that are decompressed at a time when single programs are read.
 _GROUPS_AT_ONCE = 64
 
 
 class Shard:
-    """A file of the store, open for reading. Every method raises InputError if the file is damaged.
+    """A file of the graph store, open for reading. Every method raises InputError if the file is damaged.
 
     Args:
         path: The file.
@@ -68,7 +68,7 @@ class Shard:
         tasks: Its tasks.
         feature_columns: Length of TVM's per-store features; 0 without them.
         detail: The detail of its graphs.
-        unpacked: Bytes of its columns when they are unpacked.
+        unpacked: Size of its columns after decompression, in bytes.
 
     Raises:
         InputError: the file is damaged, is not a shard, or has another version.
@@ -113,10 +113,10 @@ class Shard:
         return task, latency
 
     def iterate(self, batch_programs: int | None, with_features: bool) -> Iterator[MeasuredPrograms]:
-        """Yields the programs in parts.
+        """Yields the programs in batches.
 
         Args:
-            batch_programs: Largest number of programs in a part; None for all at once.
+            batch_programs: Maximum number of programs per batch; None for a single batch.
             with_features: Whether to read TVM's per-store features too.
 
         Raises:
@@ -132,10 +132,10 @@ class Shard:
                 yield self._programs(batch, with_features)
 
     def graphs(self, programs: npt.NDArray[np.int64]) -> Iterator[ProgramGraphs]:
-        """Yields the graphs of some programs in parts; of the file only the row groups that hold them are read.
+        """Yields the graphs of the given programs in batches; only their row groups are read.
 
         Args:
-            programs: int64[n], numbers of the programs in this shard, ascending.
+            programs: int64[n], indices of the programs in this shard, ascending.
         """
         group_of = np.searchsorted(self._groups, programs, side="right") - 1
         groups = np.unique(group_of)
@@ -204,7 +204,7 @@ class Shard:
 
     def _check_measurements(self, task: npt.NDArray[np.int32], latency: npt.NDArray[np.float64]) -> None:
         self._check("task", _below(task, len(self.tasks)))
-        # That of a failed program is infinite.
+        # Failed programs have an infinite latency.
         fits = (latency >= _LATENCIES[0]) & (latency <= _LATENCIES[1]) | np.isposinf(latency)
         self._check("latency", bool(fits.all()))
 
@@ -268,7 +268,7 @@ def _metadata(path: Path, schema: Any) -> dict[str, Any]:
     if meta["values"] != _VALUE_NAMES:
         other = sorted(set(map(str, meta["values"])) ^ set(_VALUE_NAMES)) or ["their order"]
         raise InputError(
-            f"{path} was written with other node values than this version's (differing in {', '.join(other[:5])}); "
+            f"{path} was written with other node features than this version's (differing in {', '.join(other[:5])}); "
             "extract the programs again into a new folder"
         )
     if not all(isinstance(name, str) for name in meta["type_names"]) or meta["detail"] not in get_args(Detail):
@@ -309,14 +309,14 @@ def _array(column: Any, dtype: npt.DTypeLike, row_shape: tuple[int, ...] = ()) -
     """The inverse of :func:`_binary`, without a copy: all rows, and the offset of each program's rows.
 
     Raises:
-        pa.ArrowInvalid: the column is no binary column, or a value is no whole number of rows.
+        pa.ArrowInvalid: it is not a binary column, or a value is not a whole number of rows.
     """
     column = column.cast(pa.large_binary())
     _, ends, data = column.buffers()
     bounds = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
     row_bytes = np.dtype(dtype).itemsize * int(np.prod(row_shape))
     if row_bytes == 0 or ((bounds - bounds[0]) % row_bytes).any():
-        raise pa.ArrowInvalid(f"an array is no whole number of rows of {row_bytes} bytes")
+        raise pa.ArrowInvalid(f"an array is not a whole number of rows of {row_bytes} bytes")
     rows = np.frombuffer(data if data is not None else b"", np.uint8)[bounds[0] : bounds[-1]].view(dtype)
     return rows.reshape(-1, *row_shape), (bounds - bounds[0]) // row_bytes
 

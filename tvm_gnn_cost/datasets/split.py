@@ -17,9 +17,9 @@ class Split:
     """Three parts of a set of programs, none of which shares a task with another.
 
     Attributes:
-        train: int64[A], numbers of the training programs, ascending.
-        validation: int64[B], likewise.
-        test: int64[C], likewise.
+        train: int64[A], indices of the training programs, ascending.
+        validation: int64[B], indices of the validation programs.
+        test: int64[C], indices of the test programs.
     """
 
     train: npt.NDArray[np.int64]
@@ -28,22 +28,22 @@ class Split:
 
 
 def split(programs: Programs, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
-    """Splits programs by task: held-out networks' tasks are for testing, some others for validation, the rest trains.
+    """Splits programs by task: tasks of held-out networks (test), random others (validation), and the rest (train).
 
-    Tasks with equal structural hashes count as one, whatever their names, networks and targets. A task that occurs
-    both in a held-out network and in another one is for testing.
+    Tasks with equal structural hashes are the same task, whatever their names, networks and targets. A task that occurs
+    both in a held-out network and in another network is a test task.
 
     Args:
         programs: The programs to split.
         held_out: Names of networks, see :func:`~tvm_gnn_cost.datasets.split.networks_named`.
-        validation_fraction: Share of the other tasks for validation, between 0 and 1; at least one task is taken.
-        seed: Seeds the choice of the validation tasks.
+        validation_fraction: Fraction of the other tasks for validation, between 0 and 1; at least one task.
+        seed: Seed of the choice of validation tasks.
 
     Raises:
         InputError: a held-out network does not occur, the fraction is not between 0 and 1, or a part would be empty.
     """
     if not 0.0 < validation_fraction < 1.0:
-        raise InputError(f"the validation fraction must lie between 0 and 1, got {validation_fraction}")
+        raise InputError(f"validation_fraction must be between 0 and 1, got {validation_fraction}")
     networks = sorted({network for task in programs.tasks for network in task.weights})
     unknown = [name for name in held_out if not networks_named(name, networks)]
     if unknown:
@@ -79,7 +79,7 @@ TEST_NETWORKS = {
 
 
 def networks_named(name: str, networks: Iterable[str]) -> list[str]:
-    """The networks with a name; TenSet's names also match without the input shapes at their end.
+    """The networks of the given name; TenSet's names also match without their input shapes.
 
     >>> networks_named("resnet_18", ["resnet_18[(1,3,224,224)]", "resnet_50"])
     ['resnet_18[(1,3,224,224)]']
@@ -88,7 +88,7 @@ def networks_named(name: str, networks: Iterable[str]) -> list[str]:
 
 
 def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[str]:
-    """The networks to test on: those in ``asked``, by default the test networks, or the only one that there is.
+    """The networks to test on: ``asked``, by default the known test networks, or the only network.
 
     >>> networks_to_test(["bert", "resnet_18[(1,3,224,224)]"])
     ['resnet_18[(1,3,224,224)]']
@@ -98,7 +98,8 @@ def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[st
         asked: Names of networks, see :func:`networks_named`.
 
     Raises:
-        InputError: a network in ``asked`` does not occur in the data, or by default none of several is a test network.
+        InputError: a network in ``asked`` does not occur in the data, or there are several networks and none is a test
+            network.
     """
     names = sorted(known)
     for name in asked:
@@ -110,7 +111,7 @@ def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[st
         return names
     if not results:
         raise InputError(
-            f"none of the usual test networks ({', '.join(usual)}) occurs in the data; "
+            f"none of the default test networks ({', '.join(usual)}) occurs in the data; "
             f"choose among its networks: {', '.join(names) or 'none'}"
         )
     return results

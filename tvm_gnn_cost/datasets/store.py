@@ -1,4 +1,4 @@
-"""The graph store: measured programs in a folder of Parquet files, its shards (``datasets.shards``)."""
+"""The graph store: measured programs in a folder of Parquet files (``datasets.shards``)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class GraphStore:
         return sum(len(Shard(path)) for path in self.shards())
 
     def shards(self) -> list[Path]:
-        """The files of the shards in the order in which they were written."""
+        """The shards in the order in which they were written."""
         return sorted(self.folder.glob("shard-*.parquet"), key=_number)
 
     def keys(self) -> set[str]:
-        """The keys of all programs that were appended with one."""
+        """The keys of all programs that have one."""
         result: set[str] = set()
         for path in self.shards():
             result.update(Shard(path).keys())
@@ -60,7 +60,7 @@ class GraphStore:
         return Shard(shards[0]).detail if shards else None
 
     def tasks(self) -> tuple[TaskInfo, ...]:
-        """All tasks of the store, each with its networks of all shards."""
+        """All tasks, each with its networks in all shards."""
         merged: dict[tuple[str, ...], TaskInfo] = {}
         for path in self.shards():
             for task in Shard(path).tasks:
@@ -79,18 +79,19 @@ class GraphStore:
         """Writes one shard and returns its file.
 
         Args:
-            programs: The programs. Their tasks are written even if they have no program: this adds networks to tasks.
-            run_secs: For each program the latency of each repeat in seconds; the package itself does not read them.
+            programs: The programs. Tasks without a program are written too, which adds networks to tasks.
+            run_secs: For each program, the latency of each repeat in seconds; for your use, the package does not read
+                them.
             keys: For each program a name, which :meth:`keys` returns.
 
         Raises:
-            InputError: the lengths differ, or the graphs have another number of node values than this version.
+            InputError: the lengths differ, or the graphs have another number of node features than this version.
         """
         for name, given in (("run_secs", run_secs), ("keys", keys)):
             if given is not None and len(given) != len(programs):
                 raise InputError(f"{len(programs)} programs and {len(given)} {name}: one each is needed")
         if programs.graphs.x.shape[1] != len(VALUES):
-            raise InputError(f"{programs.graphs.x.shape[1]} values a node, expected {len(VALUES)}; extract again")
+            raise InputError(f"{programs.graphs.x.shape[1]} features per node, expected {len(VALUES)}; extract again")
         self.folder.mkdir(parents=True, exist_ok=True)
         with _only_writer(self.folder):
             path = self._new_path()
@@ -102,7 +103,7 @@ class GraphStore:
         """Adds networks to tasks whose programs are already stored.
 
         Args:
-            tasks: Tasks with all of their networks; a task that the store does not have is ignored.
+            tasks: Tasks with all of their networks; tasks that are not in the store are ignored.
         """
         stored = self.tasks()
         hashes, known = {task.hash for task in stored}, {task.identity: task.weights for task in stored}
@@ -130,12 +131,12 @@ class GraphStore:
         return _concatenate(parts)
 
     def iterate(self, batch_programs: int, *, with_features: bool = False) -> Iterator[MeasuredPrograms]:
-        """Yields the programs in parts, for stores larger than memory.
+        """Yields the programs in batches, for stores larger than memory.
 
-        Every part has the tasks of :meth:`tasks`. Its ``throughput()`` is relative to the best programs of the part.
+        Every batch has all tasks of :meth:`tasks`; its ``throughput()`` is relative to the best programs of the batch.
 
         Args:
-            batch_programs: Largest number of programs in a part.
+            batch_programs: Maximum number of programs per batch.
             with_features: Whether to load TVM's per-store features too.
 
         Raises:
@@ -144,11 +145,11 @@ class GraphStore:
         yield from self._parts(with_features, batch_programs)
 
     def programs(self, memory: int = 0) -> Programs:
-        """All programs, in the order in which they were appended, for a training.
+        """All programs for training, in the order in which they were appended.
 
         Args:
-            memory: The graphs are loaded if they take at most so many bytes; else only latencies and tasks are, some
-                40 bytes a program, and the graphs are read whenever they are used.
+            memory: Maximum size of the graphs in memory, in bytes. Larger stores load only latencies and tasks, about
+                40 bytes per program, and read graphs on access.
 
         Raises:
             InputError: the store is empty.
@@ -172,17 +173,17 @@ class GraphStore:
         return programs.in_memory() if unpacked <= memory else programs
 
     def _new_path(self) -> Path:
-        """The file of the next shard. The folder is listed once: it may hold a hundred thousand files."""
+        """The file of the next shard. The folder is listed once, because it may hold many thousands of files."""
         if self._next is None:
             shards = self.shards()
             self._next = _number(shards[-1]) + 1 if shards else 0
-        # Another process may have appended meanwhile.
+        # Another process may have appended shards.
         while (path := self.folder / f"shard-{self._next:05d}.parquet").exists():
             self._next += 1
         return path
 
     def _parts(self, with_features: bool, batch_programs: int | None) -> Iterator[MeasuredPrograms]:
-        # The shards first: one that is appended in between can then only add tasks that are not needed.
+        # Shards first: a shard that is appended in between can then only add unused tasks.
         shards, tasks = self.shards(), self.tasks()
         numbers = {task.identity: i for i, task in enumerate(tasks)}
         for path in shards:
@@ -192,16 +193,16 @@ class GraphStore:
                 yield replace(part, tasks=tasks, task=own[part.task])
 
     def _empty(self) -> InputError:
-        return InputError(f"{self.folder} holds no program; extract a collection into it first")
+        return InputError(f"{self.folder} holds no programs; extract a collection into it first")
 
 
 def _numbers_of(shard: Shard, numbers: Mapping[tuple[str, ...], int]) -> npt.NDArray[np.int32]:
-    """The store's number of each task of a shard."""
+    """The index in the store of each task of a shard."""
     return np.array([numbers[task.identity] for task in shard.tasks], np.int32)
 
 
 def _of_networks(part: MeasuredPrograms, networks: Collection[str]) -> MeasuredPrograms:
-    """The programs of a part whose tasks occur in one of the networks; all tasks stay."""
+    """The programs of a batch whose tasks occur in one of the networks; all tasks are kept."""
     wanted = [number for number in np.unique(part.task).tolist() if part.tasks[number].weights.keys() & networks]
     rows = np.flatnonzero(np.isin(part.task, wanted))
     return replace(part.select(rows), tasks=part.tasks, task=part.task[rows])
@@ -221,7 +222,7 @@ def _number(shard: Path) -> int:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Waits until no other process appends to the folder: two would take the same shard number."""
+    """Locks the folder: two processes would write the same shard number."""
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -244,17 +245,17 @@ def _concatenate(parts: Sequence[MeasuredPrograms]) -> MeasuredPrograms:
     )
 
 
-#: Shards that stay open. Those of a task follow each other; to open one takes about as long as to read a row group.
+#: Shards that stay open: opening one takes about as long as reading a row group.
 _OPEN = 64
 
 
 class StoredFiles:
-    """The shards of a store, of which only some are open at a time.
+    """The shards of a store, of which a limited number is open.
 
     Args:
         paths: The files.
-        starts: int64[len(paths) + 1], the number of each one's first program, and the number of programs.
-        none: No graph, with all node types of the store.
+        starts: int64[len(paths) + 1], the index of each shard's first program, and the number of programs.
+        none: An empty set of graphs with all node types of the store.
     """
 
     def __init__(self, paths: Sequence[Path], starts: npt.NDArray[np.int64], none: ProgramGraphs) -> None:
@@ -262,12 +263,12 @@ class StoredFiles:
         self._shard = lru_cache(_OPEN)(lambda number: Shard(paths[number]))
 
     def read(self, programs: npt.NDArray[np.int64]) -> ProgramGraphs:
-        """The graphs of the programs with the given numbers, ascending and each at most once."""
+        """The graphs of the programs with the given indices, which are ascending and unique."""
         shard_of = np.searchsorted(self.starts, programs, side="right") - 1
         parts = [self.none]
         for number in np.unique(shard_of).tolist():
             parts += self._shard(number).graphs(programs[shard_of == number] - self.starts[number])
-        # All have the numbers of the first one's node types.
+        # All use the node types of the first part.
         return ProgramGraphs.concatenate(parts)
 
 
@@ -276,7 +277,7 @@ class StoredGraphs:
 
     Args:
         files: The store.
-        programs: int64[G], the numbers of the programs in the store.
+        programs: int64[G], the indices of the programs in the store.
     """
 
     def __init__(self, files: StoredFiles, programs: npt.NDArray[np.int64]) -> None:

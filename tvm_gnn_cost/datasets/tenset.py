@@ -6,7 +6,7 @@
     network_info/((resnet_18,[]),llvm).task.pkl  a network's tasks and the number of times that each occurs in it
     measure_records/<hardware>/*.json            measure records of auto_scheduler, one on each line
 
-Each file may be compressed, with ``.gz`` or ``.xz`` behind its name.
+Each file may be compressed, with the suffix ``.gz`` or ``.xz``.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class RecordLine:
 
 @dataclass(frozen=True)
 class TensetRecord:
-    """A measure record without its state, which only TVM can read.
+    """A measure record without its state, which only TVM can parse.
 
     Attributes:
-        source: The line it was read from.
+        source: Its line in the file.
         workload_key: Identifies its task.
         target: The target, as TVM wrote it.
         run_secs: Latency of each repeat in seconds; empty if the program failed.
@@ -73,7 +73,7 @@ def record_files(records: Path, hardware: str | None = None) -> tuple[Path, ...]
 
     Args:
         records: The folder ``measure_records``.
-        hardware: The machine's subfolder; may be None if there is only one.
+        hardware: The machine's subfolder; None if there is only one.
 
     Raises:
         InputError: ``hardware`` is None and there are several machines.
@@ -90,7 +90,7 @@ def record_files(records: Path, hardware: str | None = None) -> tuple[Path, ...]
 
 
 def files_ending(folder: Path, ending: str) -> list[Path]:
-    """The files of a folder whose names end so, plain or compressed, sorted."""
+    """The files of a folder with a suffix, plain or compressed, sorted."""
     return sorted(path for suffix in ("", ".gz", ".xz") for path in folder.glob(f"*{ending}{suffix}"))
 
 

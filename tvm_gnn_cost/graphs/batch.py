@@ -1,4 +1,4 @@
-"""Batches: program graphs as tensors, with everything that a model reads besides its weights."""
+"""Mini-batches of program graphs, as in PyTorch Geometric."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """G graphs with N nodes of T types and E edges in all, joined into one graph.
+    """G graphs with N nodes of T types and E edges in total, as one disconnected graph.
 
     Attributes:
         type_vectors: float32[T, D], the vector of each node type.
         node_type: int64[N], row in ``type_vectors``.
-        x: float32[N, V], features of each node beside its type.
+        x: float32[N, V], node features besides the type.
         edge_index: int64[2, E], source and target, numbered over all nodes of the batch.
         edge_type: int64[E], a :class:`~tvm_gnn_cost.graphs.program_graph.Relation`.
-        batch: int64[N], number of the node's graph, ascending.
+        batch: int64[N], the index of each node's graph, ascending.
         num_graphs: G, including graphs without nodes.
         population: int64[G], ascending: graphs of one number are candidates of one task, which are compared.
     """
@@ -51,12 +51,12 @@ def make_batch(
     columns: npt.NDArray[np.int64] | None = None,
     population: npt.NDArray[np.int64] | None = None,
 ) -> GraphBatch:
-    """Joins graphs into a batch.
+    """Collates graphs into a batch.
 
     Args:
-        graphs: The graphs to join.
-        vectors: FastText vectors, which cover node types that were not trained on too.
-        columns: int64[V], numbers of the columns of ``graphs.x`` to keep; None keeps all.
+        graphs: The graphs.
+        vectors: FastText vectors of node types, including unseen ones.
+        columns: int64[V], columns of ``graphs.x`` to keep; None keeps all.
         population: int64[G], ascending; by default all are one population.
     """
     counts = graphs.node_counts

@@ -1,7 +1,7 @@
 """FastText vectors of node types, trained on random walks over syntax trees.
 
-FastText (Bojanowski et al. 2017, arXiv:1607.04606) computes a word's vector from its character n-grams, so a node type
-that was never trained on has a vector too. The package ``fasttext`` trains; this module reads vectors without it.
+FastText (Bojanowski et al. 2017, arXiv:1607.04606) computes a word's vector from its character n-grams, so unseen
+node types have vectors too. The package ``fasttext`` trains; this module reads vectors without it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NodeTypeVectors:
         return int(self.rows.shape[1])
 
     def vector(self, name: str) -> npt.NDArray[np.float32]:
-        """The mean of the rows of a name and its n-grams: float32[dim]; zeros if it has no row at all."""
+        """The mean of the rows of a name and its n-grams: float32[dim]; zeros without rows."""
         rows = subword_rows(name, len(self.words), self.min_chars, self.max_chars, self.buckets)
         if name in self._numbers:
             rows = [self._numbers[name], *rows]
@@ -89,9 +89,9 @@ class NodeTypeVectors:
             raise InputError(f"the node type vectors lack '{missing[0]}'; train or save them again")
         words, sizes = meta["words"], (meta["min_chars"], meta["max_chars"])
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-            raise InputError("the node type vectors' 'words' are no list of texts; train or save them again")
+            raise InputError("the node type vectors' 'words' are not a list of strings; train or save them again")
         if not all(isinstance(size, int) for size in sizes):
-            raise InputError("the node type vectors' 'min_chars' and 'max_chars' are no integers; train them again")
+            raise InputError("the node type vectors' 'min_chars' and 'max_chars' are not integers; train them again")
         rows = np.asarray(arrays["node_type_rows"], np.float32)
         if rows.ndim != 2 or len(rows) <= len(words):
             raise InputError(f"node_type_rows has the shape {rows.shape}, too small for {len(words)} words")
@@ -115,7 +115,7 @@ def subword_rows(name: str, words: int, min_chars: int, max_chars: int, buckets:
             last = first + length
             if last > len(characters):
                 break
-            # The marks < and > alone are no n-grams.
+            # The markers < and > are no n-grams by themselves.
             if length == 1 and (first == 0 or last == len(characters)):
                 continue
             rows.append(words + _fnv1a(b"".join(characters[first:last])) % buckets)
@@ -147,12 +147,12 @@ def train_vectors(
     """Trains FastText's skip-gram on random walks over the syntax trees.
 
     Args:
-        graphs: Where to walk.
+        graphs: The graphs.
         dim: Length of a vector.
         seed: Seeds the walks; FastText 0.9.3 always starts from the same weights, so a seed fixes the vectors.
         walks: Number of walks.
         walk_length: Number of nodes of a walk.
-        window: Largest distance in a walk between a node and the neighbours that it should predict.
+        window: Maximum distance in a walk between a node and the neighbours that it predicts.
         epochs: Passes over all walks.
         min_chars: Length of the shortest character n-grams.
         max_chars: Length of the longest character n-grams.
@@ -182,9 +182,10 @@ def train_vectors(
                 "maxn": max_chars,
                 "bucket": buckets,
                 "minCount": 1,
-                # The default is meant for natural language; in a vocabulary this small it would drop nearly every word.
+                # The default is meant for natural language; with a vocabulary this small, it would drop nearly every
+                # word.
                 "t": 0.05,
-                # Several threads race on the weights, and no two trainings would give the same vectors.
+                # With several threads, training is not deterministic.
                 "thread": 1,
                 "verbose": 0,
             },
@@ -195,9 +196,9 @@ def train_vectors(
 def _skip_gram(corpus: Path, settings: Mapping[str, Any]) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
     """Runs ``fasttext.train_unsupervised`` and returns its words and input matrix.
 
-    With one thread FastText 0.9.3 initialises only the first tenth of that matrix and leaves the rest as it was in
-    memory, possibly NaN (``DenseMatrix::uniform``: ten blocks, one for each thread). So it trains in a process of its
-    own, in which glibc allocates memory filled with zeros (``MALLOC_PERTURB_`` is the complement of the byte).
+    With one thread FastText 0.9.3 initialises only the first tenth of that matrix and leaves the rest
+    uninitialized, possibly NaN (``DenseMatrix::uniform``: ten blocks, one for each thread). So it runs in a separate
+    process in which glibc fills allocations with zeros (``MALLOC_PERTURB_`` is the complement of the byte).
 
     Raises:
         WorkError: FastText failed.
@@ -243,7 +244,7 @@ def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> n
     for step in range(length):
         out[:, step] = graphs.node_type[here]
         pick = offsets[here] + (rng.random(walks) * degree[here]).astype(np.int64)
-        # A tree of one node has no edge: the walk stays there.
+        # A tree of one node has no edges: the walk stays at the node.
         here = np.where(degree[here] > 0, neighbours[np.minimum(pick, len(neighbours) - 1)], here)
     return out
 
@@ -260,7 +261,7 @@ def _neighbours(graphs: ProgramGraphs) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 
 def check_picture(path: Path) -> None:
-    """Refuses a picture that Matplotlib cannot write, before the work whose result it will show.
+    """Checks that Matplotlib can write the picture, before the work starts.
 
     Raises:
         InputError: its format is unknown.
@@ -269,7 +270,7 @@ def check_picture(path: Path) -> None:
 
     formats = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.removeprefix(".") not in formats:
-        raise InputError(f"{path}: a picture's name must end in one of: {', '.join(f'.{name}' for name in formats)}")
+        raise InputError(f"{path}: the file name must end in one of: {', '.join(f'.{name}' for name in formats)}")
 
 
 def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
@@ -277,7 +278,7 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
 
     Args:
         vectors: The vectors.
-        path: The picture; its suffix chooses the format.
+        path: The picture; its suffix selects the format.
 
     Raises:
         InputError: there are fewer than two node types, or Matplotlib cannot write the format.
@@ -296,7 +297,7 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     _, strength, directions = np.linalg.svd(points, full_matrices=False)
     flat = points @ directions[:2].T
     share = strength[:2] ** 2 / max(float((strength**2).sum()), 1e-12)
-    # pyplot would change the backend of the caller.
+    # pyplot would change the caller's backend.
     figure = Figure(figsize=(12, 9))
     FigureCanvasAgg(figure)
     axes = figure.subplots()

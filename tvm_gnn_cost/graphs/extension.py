@@ -1,6 +1,6 @@
 """The typed interface of the C++ extension in ``extraction/``.
 
-``extraction/program_graph.h`` defines the nodes, ``graphs/values.py`` their values.
+``extraction/program_graph.h`` defines the nodes, ``graphs/values.py`` their features.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvm_gnn_cost.graphs.processor import with_processors
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 
-#: What to do with a program that cannot be read: ``raise``, or ``skip`` it: its graph stays empty, with its error.
+#: What to do with a program that cannot be read: ``raise`` the error, or ``skip`` it and leave its graph empty.
 OnError = Literal["raise", "skip"]
 
 #: type_names, node_type, x, edge_index, edge_type, node_offsets, edge_offsets (DLPack tensors) and errors.
@@ -28,10 +28,10 @@ Extracted = tuple[Sequence[str], Any, Any, Any, Any, Any, Any, Mapping[int, str]
 class Extension(Protocol):
     """The functions of the extension; those that extract release the GIL."""
 
-    #: Extracts scheduled modules of today's TVM: (modules, whole tree, threads, skip errors).
+    #: Extracts scheduled modules of TVM 0.25 and newer: (modules, whole tree, threads, skip errors).
     extract: Callable[[list[Any], bool, int, bool], Extracted]
-    #: Extracts programs of a TVM up to 0.19: (path of TVM's library, address of a ComputeDAG, addresses of its states,
-    #: whole tree, threads, skip errors). If the ComputeDAG is 0, the other addresses are those of modules.
+    #: Extracts programs of TVM up to 0.19: (path of TVM's library, address of a ComputeDAG, addresses of its states,
+    #: whole tree, threads, skip errors). If the ComputeDAG is 0, the states are modules.
     extract_auto_scheduler: Callable[[str, int, Sequence[int], bool, int, bool], Extracted]
     #: Returns the names of the columns of ``ProgramGraphs.x``.
     value_names: Callable[[], Sequence[str]]
@@ -42,9 +42,9 @@ def extension() -> Extension:
     """Loads the extension, once.
 
     Raises:
-        WorkError: the package was not built, or from other sources.
+        WorkError: the extension is missing, or was built from other sources.
     """
-    # An editable install keeps the library apart from the sources; importlib.resources finds it in either place.
+    # In an editable install, the library is not beside the sources; importlib.resources finds it.
     with importlib.resources.as_file(importlib.resources.files("tvm_gnn_cost") / "extraction.so") as path:
         if not path.is_file():
             raise WorkError(f"{path} is missing: the package was not built; install it again (make install)")
@@ -59,7 +59,7 @@ def check_options(detail: str, threads: int, on_error: str) -> None:
     """Checks the arguments that every extraction takes.
 
     Raises:
-        InputError: ``detail`` or ``on_error`` is none of its choices, or ``threads`` is negative.
+        InputError: ``detail`` or ``on_error`` is not one of its choices, or ``threads`` is negative.
     """
     if detail not in ("tree", "statements"):
         raise InputError(f"detail must be 'tree' or 'statements', got {detail!r}")
@@ -70,12 +70,12 @@ def check_options(detail: str, threads: int, on_error: str) -> None:
 
 
 def to_graphs(extracted: Extracted, detail: Detail, target: object = None) -> ProgramGraphs:
-    """Program graphs from the extension's result, without copying its arrays where NumPy may write to them.
+    """Converts the extension's result to program graphs, without copying arrays that are writable.
 
     Args:
         extracted: The result.
-        detail: The detail that was asked for.
-        target: The target that all programs are built for, or its text; None if it is not known.
+        detail: The requested detail.
+        target: The target of all programs, or its text; None if unknown.
     """
     names, *tensors, errors = extracted
     arrays: list[Any] = [np.from_dlpack(tensor) for tensor in tensors]

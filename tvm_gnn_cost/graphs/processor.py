@@ -1,7 +1,7 @@
-"""The processor that a program is built for, as node values: facts of it that its target tells.
+"""Features of the processor that a program is built for.
 
-A measure record has no more than the target's text: a processor in LLVM's names and a number of cores. What is known of
-these processors is written down here, from the makers' manuals.
+A measure record only has the target's text: LLVM's name of the processor, and the number of cores. The properties of
+processors in this table are from the vendors' manuals.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor; 0 for what is not known. All fields but the name are the columns of the group ``target``.
+    """A processor. Unknown fields are 0. All fields but the name are the columns of the group ``target``.
 
     Attributes:
         name: LLVM's name; empty if the target has none.
         cores: Number of cores that a program may use.
         vector_bytes: Length of a vector register in bytes.
-        flops_per_cycle: Most floating-point operations of a core in a cycle, in float32.
-        cache_1_bytes: Size of a core's first cache for data.
-        cache_2_bytes: Size of a core's second cache.
+        flops_per_cycle: Peak float32 operations per core and cycle.
+        cache_1_bytes: Size of the L1 data cache.
+        cache_2_bytes: Size of the L2 cache per core.
     """
 
     name: str = ""
@@ -41,7 +41,7 @@ class Processor:
     cache_2_bytes: int = 0
 
 
-#: LLVM's names of processors -> vector register in bytes, float32 operations a cycle, first and second cache in KiB.
+#: LLVM's names of processors -> vector register in bytes, float32 operations per cycle, L1 and L2 cache in KiB.
 _KNOWN: dict[tuple[str, ...], tuple[int, int, int, int]] = {
     ("sandybridge", "ivybridge", "core-avx-i"): (32, 16, 32, 256),
     ("haswell", "core-avx2", "broadwell", "skylake"): (32, 32, 32, 256),
@@ -69,7 +69,7 @@ _PROCESSORS = {
 
 
 def processor_of(target: str) -> Processor:
-    """The processor that a target names.
+    """The processor of a target.
 
     Args:
         target: The text of a TVM target, as JSON or as options.
@@ -83,16 +83,16 @@ def processor_of(target: str) -> Processor:
         described = parse_json(target)
     except ValueError:
         described = target
-    # The tasks of auto_scheduler have the text of the options as JSON.
+    # Tasks of auto_scheduler encode the options as a JSON string.
     options = described if isinstance(described, dict) else dict(re.findall(r"-([\w-]+)=(\S+)", str(described)))
     name, cores = (str(options.get(option) or "") for option in ("mcpu", "num-cores"))
     return replace(_PROCESSORS.get(name, Processor(name)), cores=int(cores) if cores.isdecimal() else 0)
 
 
 def with_processors(graphs: ProgramGraphs, targets: Sequence[str]) -> ProgramGraphs:
-    """The graphs with the facts of their targets' processors at every node.
+    """Sets the features of the target's processor at every node.
 
-    The values of ``graphs`` are written to where that is possible, and copied otherwise.
+    Writes to ``graphs.x`` in place if it is writable; otherwise copies it.
 
     Args:
         graphs: G graphs.
@@ -109,5 +109,5 @@ def with_processors(graphs: ProgramGraphs, targets: Sequence[str]) -> ProgramGra
 
 @lru_cache(maxsize=256)
 def _facts(target: str) -> tuple[int, ...]:
-    """The columns of the group ``target``, not yet logarithms: a population asks for the same ones each time."""
+    """The columns of the group ``target`` before the logarithm; cached, because populations share targets."""
     return astuple(processor_of(target))[1:]

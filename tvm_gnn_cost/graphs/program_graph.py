@@ -13,10 +13,10 @@ import numpy.typing as npt
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.ragged import gather, join
 
-#: ``tree`` has every node of the syntax tree; ``statements`` leaves out indices, bindings, regions and declarations.
+#: ``tree`` has every node of the syntax tree; ``statements`` omits indices, bindings, regions and declarations.
 Detail = Literal["tree", "statements"]
 
-#: Far above every node value; most are logarithms.
+#: Far above all node features, most of which are logarithms.
 _LARGEST = 1e18
 
 #: The arrays of :class:`ProgramGraphs` -> their names in stores and checkpoints, which are older.
@@ -29,7 +29,7 @@ FILE_NAMES = {
     "edge_offsets": "edge_offsets",
 }
 
-#: Graphs that :func:`in_parts` reads at once: 100 MB or so.
+#: Graphs that :func:`in_parts` reads at once: about 100 MB.
 _AT_ONCE = 4096
 
 
@@ -47,7 +47,7 @@ class Graphs(Protocol):
     def __len__(self) -> int: ...
 
     def select(self, graphs: npt.NDArray[np.int64]) -> Graphs:
-        """The graphs with the given numbers, in the given order; nothing is read."""
+        """The graphs with the given indices, in the given order; nothing is read."""
 
     def read(self) -> ProgramGraphs:
         """The graphs in memory.
@@ -64,13 +64,13 @@ class ProgramGraphs:
     Attributes:
         type_names: Names of the node types, normalised across TVM versions.
         node_type: int32[N], index into ``type_names``.
-        x: float32[N, len(graphs.values.VALUES)], columns in the order of ``VALUES`` and on the scales given there.
+        x: float32[N, len(graphs.values.VALUES)], node features, in the order and on the scales of ``VALUES``.
         edge_index: int32[2, E], source and target; nodes are numbered from 0 within each graph.
         edge_type: int8[E], a :class:`Relation`.
         node_offsets: int64[G + 1]; graph ``g`` has the nodes ``node_offsets[g]:node_offsets[g + 1]``. A graph
             that could not be extracted has none.
-        edge_offsets: int64[G + 1], likewise for edges.
-        errors: For each graph that could not be extracted, its number and the reason.
+        edge_offsets: int64[G + 1]; graph ``g`` has the edges ``edge_offsets[g]:edge_offsets[g + 1]``.
+        errors: Index of each graph that could not be extracted -> the reason.
         detail: Which nodes were extracted; a model reads graphs of one detail only.
     """
 
@@ -93,10 +93,10 @@ class ProgramGraphs:
         return np.diff(self.node_offsets)
 
     def wrong(self) -> str | None:
-        """The first of the arrays that holds what no program gives or does not fit the others; None if all are right.
+        """Name of the first array that is invalid or does not fit the others; None if all are valid.
 
-        What is read from a file is checked so: a number out of range would be found by accident, and a circle of
-        parents followed for ever.
+        Graphs from files are validated: an index out of range would raise an obscure error, and a cycle of parents
+        would never end.
         """
         offsets = {"node_offsets": self.node_offsets, "edge_offsets": self.edge_offsets}
         for name, ends in offsets.items():
@@ -120,10 +120,10 @@ class ProgramGraphs:
         return None if (source < target).all() else "edge_index"
 
     def select(self, graphs: Sequence[int] | npt.NDArray[np.int64]) -> ProgramGraphs:
-        """The graphs with the given numbers, in the given order.
+        """The graphs with the given indices, in the given order.
 
         Raises:
-            IndexError: there is no graph with such a number.
+            IndexError: an index is out of range.
         """
         graphs = np.asarray(graphs, dtype=np.int64)
         nodes, node_offsets = gather(self.node_offsets, graphs)
@@ -141,16 +141,16 @@ class ProgramGraphs:
         )
 
     def read(self) -> Self:
-        """The graphs themselves, as :class:`Graphs` asks for."""
+        """Returns itself, for :class:`Graphs`."""
         return self
 
     @staticmethod
     def none(type_names: tuple[str, ...], columns: int, detail: Detail) -> ProgramGraphs:
-        """No graph at all.
+        """An empty set of graphs.
 
         Args:
             type_names: See the attribute.
-            columns: Number of node values.
+            columns: Number of node features.
             detail: See the attribute.
         """
         numbers, offsets = np.zeros(0, np.int32), np.zeros(1, np.int64)
@@ -161,7 +161,7 @@ class ProgramGraphs:
 
     @staticmethod
     def concatenate(parts: Sequence[ProgramGraphs]) -> ProgramGraphs:
-        """All graphs of several parts; the parts' ``type_names`` may differ.
+        """Concatenates graphs; the parts' ``type_names`` may differ.
 
         Raises:
             InputError: ``parts`` is empty, or the parts have different details.
@@ -170,7 +170,9 @@ class ProgramGraphs:
             raise InputError("no program graphs to concatenate")
         details = {part.detail for part in parts}
         if len(details) > 1:
-            raise InputError("graphs of whole trees and graphs of statements do not belong together; extract one kind")
+            raise InputError(
+                "graphs of detail 'tree' and 'statements' cannot be concatenated; extract all with the same detail"
+            )
         names: dict[str, int] = {}
         types = []
         for part in parts:
@@ -195,15 +197,15 @@ class ProgramGraphs:
 
 
 def _below(numbers: npt.NDArray[np.integer], limit: int | npt.NDArray[np.integer]) -> bool:
-    """Whether all are whole numbers from 0 to below their limit."""
+    """Whether all are integers in [0, limit)."""
     return numbers.dtype.kind in "iu" and bool((numbers >= 0).all() and (numbers < limit).all())
 
 
 def in_parts(graphs: Graphs) -> Iterator[ProgramGraphs]:
-    """Yields the graphs, in order, some thousands at a time.
+    """Yields the graphs in order, a few thousand at a time.
 
     Raises:
-        InputError: they are in a store, and it is damaged.
+        InputError: a file of their graph store is damaged.
     """
     if len(graphs) <= _AT_ONCE:
         yield graphs.read()

@@ -1,4 +1,4 @@
-"""Ragged arrays: the rows of many items in one array, and the offset at which each item's rows begin."""
+"""Ragged arrays: the rows of all items in one array, with the offset of each item's first row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 def offsets_of(counts: Sequence[int] | npt.NDArray[np.integer]) -> Offsets:
-    """Offsets of n items with the given numbers of rows: int64[n + 1], from 0 to the number of all rows.
+    """Offsets of n items with the given numbers of rows: int64[n + 1].
 
     >>> offsets_of([2, 0, 3]).tolist()
     [0, 2, 2, 5]
@@ -20,7 +20,7 @@ def offsets_of(counts: Sequence[int] | npt.NDArray[np.integer]) -> Offsets:
 
 
 def gather(offsets: Offsets, items: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Offsets]:
-    """Row numbers of the given items, in their order: int64[R], with their new offsets, int64[len(items) + 1].
+    """Row indices of the given items, in their order: int64[R], and their new offsets, int64[len(items) + 1].
 
     >>> rows, offsets = gather(offsets_of([2, 1, 3]), np.array([2, 0]))
     >>> rows.tolist(), offsets.tolist()
@@ -33,7 +33,7 @@ def gather(offsets: Offsets, items: npt.NDArray[np.int64]) -> tuple[npt.NDArray[
 
 
 def join(parts: Sequence[Offsets]) -> Offsets:
-    """Offsets of the concatenation of several ragged arrays.
+    """Offsets of concatenated ragged arrays.
 
     >>> join([offsets_of([2, 1]), offsets_of([4])]).tolist()
     [0, 2, 3, 7]

@@ -1,4 +1,4 @@
-"""The columns of ``ProgramGraphs.x``, in groups.
+"""Node features: the columns of ``ProgramGraphs.x``, in groups.
 
 Counts, bytes, extents and depths are ``log2(1 + x)``, signed quantities ``sign(x) * log2(1 + |x|)``, flags 0 or 1. A
 column that does not apply to a node is 0 there.
@@ -6,7 +6,7 @@ column that does not apply to a node is 0 there.
 The groups ``access`` and ``work`` follow TVM's per-store features
 (``src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc``, after Ansor, arXiv:2006.06762), computed from the
 index expressions instead of a lowered program. They ignore loops of one iteration. The group ``gpu`` is 0 in programs
-without kernels.
+without CUDA kernels.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ _ACCESS = (
     "parallel_in_address",
 )
 _WORK = (
-    # For, BlockRealize, Block and BufferStore: sums over the subtree for one execution of the node, or for all (total)
+    # For, BlockRealize, Block and BufferStore: sums over the subtree, per execution of the node or for all executions
+    # (total)
     "float_ops",
     "float_ops_total",
     "math_calls",  # calls of floating-point functions such as exp
@@ -92,7 +93,7 @@ _WORK = (
     "body_children",  # For: statements directly inside
 )
 _TARGET = (
-    # every node: facts of the processor that the program is built for (``graphs.processor``), 0 if unknown
+    # every node: properties of the target processor (``graphs.processor``), 0 if unknown
     "cores",
     "vector_bytes",
     "flops_per_cycle",  # of a core, in float32
@@ -100,7 +101,7 @@ _TARGET = (
     "cache_2_bytes",  # of a core
 )
 _GPU = (
-    # every node inside a kernel, that is, inside the outermost loop that is bound to threads of a GPU
+    # every node inside a CUDA kernel, that is, inside the outermost loop that is bound to GPU threads
     "grid_blocks",
     "block_threads",
     "virtual_threads",
@@ -108,12 +109,12 @@ _GPU = (
     "async_stages",  # stages that are copied asynchronously (``cp_async``)
     "shared_bytes",  # that a block allocates in shared memory, in one stage of a pipeline
     "register_bytes",  # that a thread allocates in registers
-    # BufferLoad and BufferStore inside a kernel
+    # BufferLoad and BufferStore inside a CUDA kernel
     "in_shared",  # the buffer lies in shared memory
     "in_registers",
     "stride_thread",  # signed bytes by which the next thread along x moves the address; 0 in registers
     "warp_sectors",  # global memory: sectors of 32 bytes that the 32 threads of a warp access together
-    "bank_conflicts",  # shared memory: most words that a warp asks one of the 32 banks for at once; 1 if none conflict
+    "bank_conflicts",  # shared memory: maximum number of words that a warp accesses in a bank; 1 without conflicts
 )
 
 VALUES: tuple[tuple[str, str], ...] = tuple(
@@ -145,5 +146,5 @@ def columns(groups: Sequence[str]) -> npt.NDArray[np.int64]:
     """
     unknown = sorted(set(groups) - set(GROUPS))
     if unknown:
-        raise InputError(f"no value group {unknown[0]!r}; the groups are {', '.join(GROUPS)}")
+        raise InputError(f"there is no feature group {unknown[0]!r}; the groups are {', '.join(GROUPS)}")
     return np.array([i for i, (_, group) in enumerate(VALUES) if group in groups], dtype=np.int64)

@@ -218,7 +218,7 @@ class OnlineModel:
                 }
                 graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=model.detail, **arrays)
                 if graphs.x.shape[1] != len(VALUES):
-                    raise ValueError(f"{graphs.x.shape[1]} values a node, expected {len(VALUES)}")
+                    raise ValueError(f"{graphs.x.shape[1]} features per node, expected {len(VALUES)}")
                 latency = extra[f"buffer.{number}.latency"].numpy()
                 wrong = "latency" if latency.shape != (len(graphs),) or not (latency > 0).all() else graphs.wrong()
                 if wrong is not None:

@@ -112,7 +112,7 @@ def test_memory_of_an_earlier_population_leaves_no_trace(schedules: list[tvm.IRM
 
 def test_the_groups_have_all_columns():
     assert np.concatenate([columns([group]) for group in GROUPS]).tolist() == list(range(len(VALUES)))
-    with pytest.raises(ValueError, match="no value group 'colour'"):
+    with pytest.raises(ValueError, match="no feature group 'colour'"):
         columns(["loop", "colour"])
 
 
