@@ -220,7 +220,7 @@ def test_damaged_metadata_is_named(programs: MeasuredPrograms, tmp_path: Path, n
     store = GraphStore(tmp_path)
     _rewrite(store.append(programs), **{name: value})
     for read in (store.load, store.tasks, lambda: len(store)):
-        with pytest.raises(InputError, match=rf"shard-00000\.parquet .*(the field .*'{name}'|node values)"):
+        with pytest.raises(InputError, match=rf"shard-00000\.parquet .*(the field .*'{name}'|node features)"):
             read()
 
 
