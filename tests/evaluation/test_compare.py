@@ -25,8 +25,8 @@ from tvm_gnn_cost.evaluation.compare import (
     trees,
 )
 from tvm_gnn_cost.evaluation.metrics import METRICS, evaluate
-from tvm_gnn_cost.graphs.store_rows import store_rows
-from tvm_gnn_cost.models.store_trees import grow_trees
+from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
+from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.scoring.checkpoint import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
@@ -68,7 +68,7 @@ def test_a_trained_model_predicts_its_calibrated_throughput(programs: MeasuredPr
 
 def test_the_trees_of_a_checkpoint_predict_without_its_network(programs: MeasuredPrograms) -> None:
     checkpoint = new_checkpoint(PRESETS["gnn"], synthetic.vectors(), programs, seed=0)
-    rows = store_rows(programs.graphs, Scorer(checkpoint).columns)
+    rows = buffer_stores(programs.graphs, Scorer(checkpoint).columns)
     grown = grow_trees(rows, programs.throughput(), programs.task, count=5, seed=0)
     scores, throughput = trees(replace(checkpoint, trees=grown, calibration=(2.0, -1.0)))(programs)
     np.testing.assert_array_equal(scores, grown.score(rows))

@@ -16,9 +16,9 @@ from scipy.special import expit
 
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.graphs.store_rows import store_rows
-from tvm_gnn_cost.models.store_trees import grow_trees
+from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
@@ -250,7 +250,7 @@ def test_vectors_of_another_length_are_refused(checkpoint: Checkpoint) -> None:
 
 def test_a_score_is_the_mean_of_the_networks_and_the_trees(checkpoint: Checkpoint) -> None:
     population, columns = synthetic.graphs(9), Scorer(checkpoint).columns
-    rows = store_rows(population, columns)
+    rows = buffer_stores(population, columns)
     trees = grow_trees(rows, np.linspace(0, 1, 9, dtype=np.float32), np.zeros(9, np.int32), count=20, seed=0)
     network = Scorer(checkpoint).score(population)
     both = Scorer(replace(checkpoint, trees=replace(trees, scale=2.0))).score(population)
@@ -259,7 +259,7 @@ def test_a_score_is_the_mean_of_the_networks_and_the_trees(checkpoint: Checkpoin
 
 def test_the_network_sees_a_shortlist_of_the_trees(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     population = synthetic.graphs(19)
-    rows = store_rows(population, Scorer(checkpoint).columns)
+    rows = buffer_stores(population, Scorer(checkpoint).columns)
     trees = grow_trees(rows, np.linspace(0, 1, 19, dtype=np.float32), np.zeros(19, np.int32), count=20, seed=0)
     scorer = Scorer(replace(checkpoint, trees=trees))
     complete, by_trees = scorer.score(population), scorer.tree_scores(population)
@@ -277,7 +277,7 @@ def test_the_network_sees_a_shortlist_of_the_trees(checkpoint: Checkpoint, monke
 
 def test_a_shortlist_leaves_empty_graphs_last(checkpoint: Checkpoint) -> None:
     population = synthetic.graphs(12)
-    rows = store_rows(population, Scorer(checkpoint).columns)
+    rows = buffer_stores(population, Scorer(checkpoint).columns)
     trees = grow_trees(rows, np.linspace(0, 1, 12, dtype=np.float32), np.zeros(12, np.int32), count=20, seed=0)
     scorer = Scorer(replace(checkpoint, trees=replace(trees, scale=-1.0)))
     empty = population.select([0])
@@ -297,9 +297,9 @@ def test_a_shortlist_leaves_empty_graphs_last(checkpoint: Checkpoint) -> None:
 
 def test_damaged_trees_are_named(tmp_path: Path, checkpoint: Checkpoint) -> None:
     path = tmp_path / "model.safetensors"
-    rows = store_rows(synthetic.graphs(9), Scorer(checkpoint).columns)
+    rows = buffer_stores(synthetic.graphs(9), Scorer(checkpoint).columns)
     trees = grow_trees(
-        replace(rows, rows=rows.rows[:, 1:]),
+        replace(rows, x=rows.x[:, 1:]),
         np.linspace(0, 1, 9, dtype=np.float32),
         np.zeros(9, np.int32),
         count=2,

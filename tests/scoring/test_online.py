@@ -11,9 +11,9 @@ import torch
 from tests import synthetic
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
-from tvm_gnn_cost.graphs.store_rows import store_rows
+from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
 from tvm_gnn_cost.graphs.values import VALUES
-from tvm_gnn_cost.models.store_trees import grow_trees
+from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.scoring.online import OnlineModel, OnlineSettings
@@ -48,7 +48,7 @@ def test_it_learns_a_task_that_contradicts_what_it_knew_and_keeps_what_it_knew(c
 
 def test_it_learns_what_the_trees_got_wrong(checkpoint: Checkpoint) -> None:
     odd = synthetic.programs(1, 64, seed=9)
-    rows = store_rows(odd.graphs, OnlineModel(checkpoint).scorer.columns)
+    rows = buffer_stores(odd.graphs, OnlineModel(checkpoint).scorer.columns)
     trees = grow_trees(rows, (odd.latency.min() / odd.latency).astype(np.float32), odd.task, count=50, seed=0)
     model = OnlineModel(replace(checkpoint, trees=replace(trees, scale=4.0)), SETTINGS)
     upside_down = 1 / odd.latency

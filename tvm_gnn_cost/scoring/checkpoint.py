@@ -14,11 +14,11 @@ from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
+from tvm_gnn_cost.graphs.buffer_stores import buffer_stores, row_width
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.graphs.store_rows import store_rows, store_width
 from tvm_gnn_cost.graphs.values import VALUES
-from tvm_gnn_cost.models.store_trees import StoreTrees
+from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees
 from tvm_gnn_cost.models.topk_gnn import Embedded, TopKGNN, TopKGNNConfig, check_weights
 from tvm_gnn_cost.scoring.calibration import Calibration
 from tvm_gnn_cost.scoring.tensor_file import check_finite, read_tensors, with_prefix, write_tensors
@@ -83,7 +83,7 @@ class Checkpoint:
     value_names: tuple[str, ...]
     vectors: NodeTypeVectors
     state: dict[str, Tensor]
-    trees: StoreTrees | None = None
+    trees: BufferStoreTrees | None = None
     calibration: Calibration = (1.0, 0.0)
     card: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
@@ -171,8 +171,8 @@ class Checkpoint:
             vectors = NodeTypeVectors.from_arrays(arrays, header.vectors)
             trees = None
             if "trees" in tensors:
-                width = store_width(len(header.value_names))
-                trees = StoreTrees.from_tensor(tensors["trees"], header.trees_scale, width)
+                width = row_width(len(header.value_names))
+                trees = BufferStoreTrees.from_tensor(tensors["trees"], header.trees_scale, width)
         except InputError as error:
             raise InputError(f"{path}: the checkpoint is damaged: {error}") from error
         return Checkpoint(
@@ -335,7 +335,7 @@ class Scorer:
     def tree_scores(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
         """The trees' scores of G graphs: float64[G]; there must be trees."""
         assert self.trees is not None
-        return self.trees.score(store_rows(graphs, self.columns))
+        return self.trees.score(buffer_stores(graphs, self.columns))
 
     def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
         """For each graph the share of the program's cost at each of its stores: float64[stores], in [0, 1]."""
@@ -359,7 +359,7 @@ class Scorer:
             share, kept = self.model.cost_shares(batch), self.model.kept(batch)
         if self.trees is not None and "BufferStore" in graphs.type_names:
             is_store = graphs.node_type == graphs.type_names.index("BufferStore")
-            trees[is_store] = self.trees.of_each(store_rows(graphs, self.columns))
+            trees[is_store] = self.trees.of_each(buffer_stores(graphs, self.columns))
         return NodeViews(share.double().cpu().numpy(), kept.cpu().numpy(), trees)
 
     def throughput(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

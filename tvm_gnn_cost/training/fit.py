@@ -17,12 +17,12 @@ from torch import Tensor
 from tvm_gnn_cost.datasets.programs import SAMPLED, Programs
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch
+from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
 from tvm_gnn_cost.graphs.program_graph import in_parts
-from tvm_gnn_cost.graphs.store_rows import store_rows
 from tvm_gnn_cost.graphs.values import VALUES, columns
+from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees, grow_trees
 from tvm_gnn_cost.models.losses import combine, latency_error, pairwise_error
-from tvm_gnn_cost.models.store_trees import StoreTrees, grow_trees
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.progress import EpochFinished, Progress, Stage, ignore
 from tvm_gnn_cost.scoring.calibration import calibrate, spread
@@ -43,7 +43,7 @@ class FitSettings:
         loss: One of ``models.losses.LOSSES``, or several joined by ``+``.
         latency_weight: Weight of the error of the predicted latency in the loss, for a model that predicts one.
         epochs: Largest number of passes over the tasks.
-        trees: Number of boosted trees (``models.store_trees``) that score beside the network; 0 for none.
+        trees: Number of boosted trees (``models.buffer_store_trees``) that score beside the network; 0 for none.
         patience: The training stops after this many epochs without a lower validation error and keeps the best epoch;
             otherwise it keeps the last epoch, when the learning rate has decayed to zero.
         tasks_per_batch: Number of tasks in a step of all devices together; ranking losses compare programs of one task.
@@ -324,13 +324,13 @@ def fit(
     return replace(trained, calibration=calibrate(scores, validation.throughput()))
 
 
-def _trees(network: Checkpoint, train: Programs, validation: Programs, settings: FitSettings) -> StoreTrees:
+def _trees(network: Checkpoint, train: Programs, validation: Programs, settings: FitSettings) -> BufferStoreTrees:
     """Trees of the training programs, whose scores spread like the network's within tasks that trained neither."""
     scorer = Scorer(network)
     some = train.sample(SAMPLED, settings.seed)
-    rows = store_rows(some.graphs, scorer.columns)
+    rows = buffer_stores(some.graphs, scorer.columns)
     trees = grow_trees(rows, some.throughput(), some.task, settings.trees, settings.seed)
     graphs = validation.graphs.read()
     wanted = spread(scorer.score(graphs, validation.task), validation.task)
-    own = spread(trees.score(store_rows(graphs, scorer.columns)), validation.task)
+    own = spread(trees.score(buffer_stores(graphs, scorer.columns)), validation.task)
     return replace(trees, scale=wanted / own if own > 0 else 1.0)

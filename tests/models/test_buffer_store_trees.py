@@ -6,11 +6,11 @@ import torch
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
-from tvm_gnn_cost.graphs.store_rows import StoreRows
-from tvm_gnn_cost.models.store_trees import StoreTrees, grow_trees
+from tvm_gnn_cost.graphs.buffer_stores import BufferStores
+from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees, grow_trees
 
 
-def tasks(count: int, seed: int, size: int = 16) -> tuple[StoreRows, np.ndarray, np.ndarray]:
+def tasks(count: int, seed: int, size: int = 16) -> tuple[BufferStores, np.ndarray, np.ndarray]:
     """Stores, throughput and tasks of programs of two stores each, whose costs add up to the latency.
 
     A store's first value is the logarithm of its cost, the second is the task's.
@@ -24,7 +24,7 @@ def tasks(count: int, seed: int, size: int = 16) -> tuple[StoreRows, np.ndarray,
     rows[::5, 7] = np.nan
     latency = np.bincount(graph, np.exp(rows[:, 0]))
     throughput = (0.1 / latency).astype(np.float32)
-    return StoreRows(rows, graph, programs), throughput, rng.permutation(count).astype(np.int32)[task]
+    return BufferStores(rows, graph, programs), throughput, rng.permutation(count).astype(np.int32)[task]
 
 
 @pytest.mark.parametrize(("count", "size"), [(40, 16), (4, 200)])
@@ -52,9 +52,9 @@ def test_what_differs_by_noise_and_a_task_of_one_program_teach_nothing() -> None
 def test_a_program_without_stores_scores_nothing() -> None:
     stores, throughput, task = tasks(4, 1)
     trees = grow_trees(stores, throughput, task, count=3, seed=0)
-    more = StoreRows(stores.rows, stores.graph, stores.size + 2)
+    more = BufferStores(stores.x, stores.batch, stores.num_graphs + 2)
     np.testing.assert_array_equal(trees.score(more), [*trees.score(stores), 0, 0])
-    none = StoreRows(stores.rows[:0], stores.graph[:0], 2)
+    none = BufferStores(stores.x[:0], stores.batch[:0], 2)
     np.testing.assert_array_equal(trees.score(none), [0, 0])
 
 
@@ -73,12 +73,12 @@ def test_the_seed_decides() -> None:
 
 def test_the_scale_multiplies_what_xgboost_says() -> None:
     trees, stores = grow_trees(*tasks(4, 1), count=3, seed=0), tasks(1, 2)[0]
-    np.testing.assert_array_equal(StoreTrees(trees.booster, 2.5).score(stores), 2.5 * trees.score(stores))
+    np.testing.assert_array_equal(BufferStoreTrees(trees.booster, 2.5).score(stores), 2.5 * trees.score(stores))
 
 
 def test_trees_survive_a_round_trip() -> None:
     trees, stores = grow_trees(*tasks(4, 1), count=3, seed=0), tasks(1, 2)[0]
-    found = StoreTrees.from_tensor(trees.to_tensor(), 1.0, 8)
+    found = BufferStoreTrees.from_tensor(trees.to_tensor(), 1.0, 8)
     np.testing.assert_array_equal(found.score(stores), trees.score(stores))
     assert torch.equal(found.to_tensor(), trees.to_tensor())
 
@@ -86,7 +86,7 @@ def test_trees_survive_a_round_trip() -> None:
 def test_damaged_trees_are_named() -> None:
     tensor = grow_trees(*tasks(4, 1), count=3, seed=0).to_tensor()
     with pytest.raises(InputError, match="its trees read rows of 8 values, not of 9"):
-        StoreTrees.from_tensor(tensor, 1.0, 9)
+        BufferStoreTrees.from_tensor(tensor, 1.0, 9)
     for broken in (tensor[:-9], tensor.flip(0), torch.zeros(0, dtype=torch.uint8)):
         with pytest.raises(InputError, match="its trees are damaged"):
-            StoreTrees.from_tensor(broken, 1.0, 8)
+            BufferStoreTrees.from_tensor(broken, 1.0, 8)

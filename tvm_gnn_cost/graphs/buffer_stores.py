@@ -1,4 +1,4 @@
-"""The stores of each graph, each as one row of node values, which boosted trees can read."""
+"""A feature vector for each BufferStore of a graph, for boosted trees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_gnn_cost.graphs.program_graph import Graphs, ProgramGraphs, Relation, i
 from tvm_gnn_cost.graphs.ragged import offsets_of
 from tvm_gnn_cost.graphs.values import VALUES
 
-#: Loads of a store and loops around it whose values stand in its row.
+#: Numbers of loads and of enclosing loops per buffer store.
 _LOADS, _LOOPS = 3, 6
 
 _COLUMN = {name: column for column, (name, _) in enumerate(VALUES)}
@@ -20,58 +20,58 @@ _ONCE = 1.01
 
 
 @dataclass(frozen=True)
-class StoreRows:
-    """The S stores of G graphs.
+class BufferStores:
+    """The S buffer stores of G graphs.
 
     Attributes:
-        rows: float32[S, store_width(V)] for V node values: how many loops are around the store; the values of the
-            store, of the 3 of its loads that touch most bytes, and of the 6 innermost loops around it. What there is
-            not is NaN.
-        graph: int64[S], the graph of each store, ascending.
-        size: G, graphs without stores included.
+        x: float32[S, row_width(V)] for V node features: the number of enclosing loops, and the features of the buffer
+            store, of its 3 loads that touch most bytes, and of the 6 innermost enclosing loops; NaN where there are
+            fewer.
+        batch: int64[S], the index of each buffer store's graph, ascending.
+        num_graphs: G, including graphs without buffer stores.
     """
 
-    rows: npt.NDArray[np.float32]
-    graph: npt.NDArray[np.int64]
-    size: int
+    x: npt.NDArray[np.float32]
+    batch: npt.NDArray[np.int64]
+    num_graphs: int
 
 
-def store_width(columns: int) -> int:
-    """Length of a store's row for so many node values."""
+def row_width(columns: int) -> int:
+    """Length of a row for the given number of node features."""
     return 1 + (1 + _LOADS + _LOOPS) * columns
 
 
-def store_rows(graphs: Graphs, columns: npt.NDArray[np.int64]) -> StoreRows:
-    """The stores of some graphs. Loops of one iteration are left out: they change nothing.
+def buffer_stores(graphs: Graphs, columns: npt.NDArray[np.int64]) -> BufferStores:
+    """The buffer stores of graphs. Loops of one iteration are skipped.
 
     Args:
-        graphs: The graphs; those of a store are read a part at a time.
-        columns: int64[V], numbers of the columns of ``values`` to read.
+        graphs: The graphs; graphs on disk are read in parts.
+        columns: int64[V], columns of ``graphs.x`` to read.
 
     Raises:
-        InputError: the graphs are in a store, and it is damaged.
+        InputError: a file of their graph store is damaged.
     """
     parts = [_rows_of_part(part, columns) for part in in_parts(graphs)]
     if len(parts) == 1:
         return parts[0]
-    starts = offsets_of([part.size for part in parts])
-    graph = [start + part.graph for start, part in zip(starts, parts, strict=False)]
-    return StoreRows(np.concatenate([part.rows for part in parts]), np.concatenate(graph), len(graphs))
+    starts = offsets_of([part.num_graphs for part in parts])
+    graph = [start + part.batch for start, part in zip(starts, parts, strict=False)]
+    return BufferStores(np.concatenate([part.x for part in parts]), np.concatenate(graph), len(graphs))
 
 
-def _rows_of_part(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> StoreRows:
+def _rows_of_part(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> BufferStores:
     parent = _parents(graphs)
     stores, loads, loops = (_nodes_of(graphs, name) for name in ("BufferStore", "BufferLoad", "For"))
     repeated = loops[graphs.x[loops, _COLUMN["extent"]] > _ONCE]
     around, count = _loops_around(stores, parent, repeated)
     nodes = np.concatenate([stores[:, None], _loads_of(graphs, stores, loads, parent), around], axis=1)
-    # Whole rows are gathered: single values would take ten times as long.
+    # Gathering whole rows is ten times as fast as gathering elements.
     values = graphs.x[nodes.ravel()][:, columns]
     values[nodes.ravel() < 0] = np.nan
     values = values.reshape(len(stores), nodes.shape[1] * len(columns))
     rows = np.concatenate([count[:, None].astype(np.float32), values], axis=1)
     graph = np.searchsorted(graphs.node_offsets, stores, side="right") - 1
-    return StoreRows(rows, graph, len(graphs))
+    return BufferStores(rows, graph, len(graphs))
 
 
 def _nodes_of(graphs: ProgramGraphs, name: str) -> npt.NDArray[np.int64]:
@@ -81,7 +81,7 @@ def _nodes_of(graphs: ProgramGraphs, name: str) -> npt.NDArray[np.int64]:
 
 
 def _parents(graphs: ProgramGraphs) -> npt.NDArray[np.int64]:
-    """The parent of each node in the syntax tree, numbered over all graphs; -1 for a root."""
+    """The parent of each node in the syntax tree, as an index over all graphs; -1 for a root."""
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))
     child = graphs.edge_type == Relation.CHILD
     parent = np.full(len(graphs.node_type), -1, np.int64)
@@ -95,7 +95,7 @@ def _loads_of(
     loads: npt.NDArray[np.int64],
     parent: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """The loads of each store that touch most bytes: int64[S, 3], -1 where there are fewer."""
+    """The loads of each buffer store that touch most bytes: int64[S, 3], -1 where there are fewer."""
     is_store = np.zeros(len(parent), bool)
     is_store[stores] = True
     owner = loads.copy()
@@ -118,7 +118,7 @@ def _loads_of(
 def _loops_around(
     stores: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], loops: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The innermost loops around each store: int64[S, 6], -1 where there are fewer; and how many there are in all."""
+    """The innermost loops around each buffer store, int64[S, 6], -1 where there are fewer; and the number of loops."""
     is_loop = np.zeros(len(parent), bool)
     is_loop[loops] = True
     out = np.full((len(stores), _LOOPS), -1, np.int64)
