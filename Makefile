@@ -4,6 +4,7 @@
 # make lint            the checks alone
 # make bench           the page of all benchmarks, work/report/index.html; runs first what has no result yet
 # make docs            the documentation as a site, work/site/docs/index.html
+# make wheel           dist/*.whl for any Linux with glibc 2.17; WHEEL_ARCH=aarch64 cross-compiles
 # make auto-scheduler  sets up .venv-auto-scheduler: the same package beside a TVM that has auto_scheduler
 #
 # .venv has today's TVM (MetaSchedule). Each target sets up what it needs: running needs less than the tests.
@@ -12,9 +13,11 @@ NETWORK ?= resnet-18
 MINUTES ?= 5
 COST_MODEL ?= gnn
 WORK_DIR ?=
+WHEEL_ARCH ?= $(shell uname -m)
 
 VENV := .venv
 AUTO_SCHEDULER := .venv-auto-scheduler
+WHEEL_VENV := work/venv-wheel
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 
 # Extras of pyproject.toml. The style and the types are checked in .venv alone.
@@ -40,7 +43,7 @@ PYTEST := -m pytest -n 2 --dist loadgroup
 # Which tests: `make test-all` runs the slow ones too.
 SPEED := not slow
 
-.PHONY: run test test-all lint bench docs test-plain test-meta-schedule test-auto-scheduler \
+.PHONY: run test test-all lint bench docs wheel test-plain test-meta-schedule test-auto-scheduler \
     install dev auto-scheduler auto-scheduler-dev
 .DELETE_ON_ERROR:
 
@@ -66,6 +69,9 @@ bench: dev auto-scheduler-dev
 
 docs: dev
 	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs . work/site
+
+wheel: $(WHEEL_VENV)/ready
+	$(WHEEL_VENV)/bin/python tools/build_wheel.py --arch $(WHEEL_ARCH)
 
 # Tests that need another environment leave themselves out (tests/conftest.py).
 test-plain: dev
@@ -127,4 +133,11 @@ $(VENV)/ready $(AUTO_SCHEDULER)/ready:
 	    { echo "error: $(PYTHON) cannot make a virtual environment; install its venv module (python3-venv)" >&2; exit 2; }
 	$(call stage,Installing the build tools in $(@D),$(@D)/bin/python -m pip install \
 	    'scikit-build-core==1.1.*' 'apache-tvm-ffi==0.1.14.post1' 'cmake>=3.18' ninja setuptools wheel pybind11)
+	@touch $@
+
+$(WHEEL_VENV)/ready: tools/build_wheel.py
+	@$(PYTHON) -m venv --clear $(@D)
+	$(call stage,Installing the build tools in $(@D),\
+	    $(@D)/bin/python tools/build_wheel.py --requirements >$(@D)/requirements.txt && \
+	    $(@D)/bin/python -m pip install -r $(@D)/requirements.txt)
 	@touch $@

@@ -56,6 +56,9 @@ def require_tvm(part: str) -> None:
     """
     if not has(part):
         raise WrongTVM(f"this needs {_NEEDED[part]}; found {_found()}")
+    # TVM 0.25 has s_tir, but keeps buffers apart from variables: its programs would become other graphs.
+    if part == "s_tir" and "apache-tvm 0.25." in _found():
+        raise WrongTVM(f"this needs TVM 0.26 or 0.27; found {_found()}; pip install 'tvm-gnn-cost[tvm]'")
 
 
 def _folder() -> Path | None:
