@@ -1,8 +1,8 @@
-// The values of buffer accesses (footprint, strides, reuse) and of the statements around them (work).
+// Features of buffer accesses (footprint, strides, reuse) and of the statements around them (work).
 //
-// They follow TVM's per-store features (src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc, after Ansor,
-// arXiv:2006.06762), but are read off the index expressions, so that the program needn't be lowered. Loops of one
-// iteration do not count as loops: lowering would remove them.
+// They follow TVM's features per buffer store (src/s_tir/meta_schedule/feature_extractor/per_store_feature.cc, after
+// Ansor, arXiv:2006.06762), but are computed from index expressions without lowering the program. Loops of one
+// iteration are ignored, because lowering would remove them.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 constexpr double kCacheLine = 64;  // bytes
 constexpr int64_t kMaxRank = 16;   // further dimensions are ignored
 
-// The values that an index takes: how many different ones, and the distance from the least to the greatest.
+// The values of an index: the number of distinct ones, and the distance between the minimum and the maximum.
 struct IndexRange {
   double count = 1;
   double span = 1;
@@ -35,7 +35,7 @@ struct IndexRange {
 
 double CacheLines(const IndexRange* ranges, const Buffer& buffer, int64_t rank) {
   double lines = 1;
-  double run = 1;  // elements in a row in memory
+  double run = 1;  // contiguous elements in memory
   int64_t dim = rank - 1;
   while (dim >= 0 && ranges[dim].count == static_cast<double>(buffer.shape[static_cast<size_t>(dim)])) {
     run *= ranges[dim--].count;
@@ -201,8 +201,8 @@ void Walker::AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIOb
   }
 }
 
-// The bytes that the accesses from `first_access` on touch while the loops from `level` inwards run. Of each buffer
-// only the largest access counts: accesses of one buffer in one nest mostly touch the same elements.
+// Bytes that the accesses from `first_access` on touch while the loops from `level` inwards run. Only the largest
+// access of each buffer counts, because accesses of a buffer in a loop nest mostly touch the same elements.
 double Walker::TouchedBytes(size_t first_access, size_t level) {
   touches_ += static_cast<int64_t>(accesses_.size() - first_access);
   if (touches_ > kMaxTouches) throw GraphError(TooLarge());
@@ -239,7 +239,7 @@ void Walker::Finish() {
     out_.accesses[static_cast<size_t>(access.row) * kAccessSize + v_reuse_bytes - kAccessBegin] =
         Log(loop_bytes_[static_cast<size_t>(access.reuse_loop)]);
   }
-  // In the order of the buffers' first accesses: hidden nodes, which only one detail has, don't influence it.
+  // In the order of the buffers' first accesses, which does not depend on nodes that are hidden in one detail.
   for (const Access& access : accesses_) {
     Buffer& buffer = buffers_[static_cast<size_t>(access.buffer)];
     if (std::exchange(buffer.has_edges, true)) continue;

@@ -36,17 +36,17 @@ using tvm::ffi::Map;
 using tvm::ffi::String;
 using tvm::ffi::Tensor;
 
-// Keeps large blocks that were freed for the next population. The kernel zeroes fresh memory at its first use, which
-// took as long as writing the arrays, with huge pages and with several threads too.
+// Keeps large freed blocks for the next population. The operating system zeroes new pages at their first use, which
+// takes as long as writing the arrays, also with huge pages and several threads.
 class BlockPool {
  public:
   static constexpr size_t kHugePage = size_t{1} << 21;
 
   static BlockPool& Global() {
-    static BlockPool* pool = new BlockPool();  // never destroyed: NumPy can free arrays after the process's statics
+    static BlockPool* pool = new BlockPool();  // never destroyed: NumPy can free arrays after static destructors
     return *pool;
   }
-  // The size of the block for so many bytes, one of a few, so that a kept block fits the next array.
+  // Rounds a size up to one of a few, so that kept blocks fit the next arrays.
   static size_t BlockBytes(size_t bytes) {
     size_t step = kHugePage;
     while (8 * step < bytes) step *= 2;
@@ -65,7 +65,7 @@ class BlockPool {
     }
     void* region = mmap(nullptr, block + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (region == MAP_FAILED) throw std::bad_alloc();
-    // Huge pages need an aligned start; what lies before and behind is given back.
+    // Huge pages need an aligned start; the rest is returned.
     char* start = static_cast<char*>(region);
     const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
     if (before > 0) munmap(start, before);
@@ -92,7 +92,7 @@ class BlockPool {
   size_t idle_bytes_ = 0;
 };
 
-// Allocates tensors without initialising them.
+// Allocates uninitialized tensors.
 struct Allocator {
   static bool IsLarge(size_t bytes) { return bytes >= BlockPool::kHugePage / 2; }
 
@@ -127,7 +127,7 @@ T* Data(const Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-// Where a graph lies in the output of the worker that extracted it, or why there is none.
+// The position of a graph in the output of the worker that extracted it, or the reason why there is none.
 struct Slot {
   size_t worker = 0;
   size_t node_begin = 0, node_count = 0;
@@ -141,11 +141,10 @@ struct Worker {
   Graphs graphs;
   Walker walker{graphs};
   ModuleMirror mirror;
-  std::vector<char> occurs;  // by number in the Registry: whether a node has this name
+  std::vector<char> occurs;  // by index in the Registry: whether a node has this name
 };
 
-// Keeps workers from call to call, for their memory is in use already and they know the types. Workers that have grown
-// large are not kept.
+// Keeps workers between calls, with their memory and type plans. Workers that have grown large are not kept.
 class WorkerPool {
  public:
   static WorkerPool& Global() {
@@ -202,7 +201,7 @@ void ExtractOne(const ReadFunctions& functions_of, size_t program, bool is_tree,
   }
 }
 
-// Runs job(worker's number) on `count` threads, this one among them, and throws the first exception.
+// Runs job(worker index) on `count` threads including the current one, and throws the first exception.
 template <typename Job>
 void RunOnThreads(size_t count, const Job& job) {
   std::vector<std::exception_ptr> errors(count);
@@ -278,8 +277,8 @@ void WriteGraph(const Slot& slot, const Graphs& graphs, int64_t node, int64_t ed
   }
 }
 
-// Extracts the graphs of `count` programs; functions_of(program, worker) reads the PrimFuncs of one or throws
-// GraphError. Returns [type names, node_type, values, edges, relation, node_offsets, edge_offsets, errors].
+// Extracts the graphs of `count` programs; functions_of(program, worker) returns the PrimFuncs of a program or throws
+// GraphError. Returns [type names, node_type, x, edge_index, edge_type, node_offsets, edge_offsets, errors].
 template <typename ReadFunctions>
 Array<Any> ExtractAll(const char* what, size_t count, const ReadFunctions& functions_of, bool is_tree, int64_t threads,
                       bool skips_errors) {
@@ -362,8 +361,8 @@ Array<Any> Extract(const Array<Any>& modules, bool is_tree, int64_t threads, boo
   return ExtractAll("modules", modules.size(), functions_of, is_tree, threads, skips_errors);
 }
 
-// The same for a TVM up to 0.19, which this process has loaded from the path `library`. `handles` are the addresses of
-// states of the ComputeDAG at `compute_dag`, or of modules if that is 0. The caller keeps all of them alive.
+// The same for TVM up to 0.19, which this process has loaded from the path `library`. `handles` are the addresses of
+// states of the ComputeDAG at `compute_dag`, or of modules if that is 0. The caller keeps them alive.
 Array<Any> ExtractAutoScheduler(const String& library, int64_t compute_dag, const Array<int64_t>& handles, bool is_tree,
                                 int64_t threads, bool skips_errors) {
   const AutoSchedulerTVM* tvm = nullptr;

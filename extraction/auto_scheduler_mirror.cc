@@ -25,7 +25,7 @@ void RegisterReference(int32_t type, const std::string& name, int64_t offset) {
   RegisterField(type, name, offset, kTVMFFIObject, sizeof(void*), GetObject);
 }
 
-// The types whose copies have fields of their own, registered beforehand; each field has a slot, in this order.
+// The types whose copies have other fields, registered beforehand; each field has a slot, in this order.
 struct KnownTypes {
   int32_t prim_type = RegisterMirror("ir.PrimType");
   int32_t buffer_type = RegisterMirror("ir.BufferType");
@@ -90,7 +90,7 @@ bool IsLeftOut(const std::string& attribute) {
   return names.count(attribute) > 0;
 }
 
-// A zeroed object of the type. Its count says that it is held once, so dropping another reference never frees it.
+// A zeroed object of the type. Its reference count is one, so dropping another reference never frees it.
 TVMFFIObject* InitObject(char* memory, size_t bytes, int32_t type_index) {
   std::memset(memory, 0, bytes);
   auto* object = reinterpret_cast<TVMFFIObject*>(memory);
@@ -119,8 +119,8 @@ TVMFFIObject* OperatorNamed(const std::string& name) {
   return reinterpret_cast<TVMFFIObject*>(memory);
 }
 
-// Lists a type's attributes. This TVM does not tell their types: what the first object of the type holds decides
-// whether an attribute is a reference.
+// Lists a type's attributes. This TVM does not report their types: the first object of the type decides whether
+// an attribute is a reference.
 void ReadAttributes(const AutoSchedulerTVM& tvm, void* object, const std::string& key, Schema& schema) {
   schema.mirror_type = RegisterMirror(key);
   const PackedValue names = tvm.Call(tvm.attribute_names, {PackedArg::Object(object)});
@@ -152,7 +152,7 @@ const MirrorSchema& ModuleMirror::SchemaOf(void* object) {
   const MirrorSchema*& schema = schemas_[index];
   if (schema == nullptr) {
     static std::mutex mutex;
-    // By type key and for all workers: types are registered once in a process.
+    // By type key, for all workers: types are registered once per process.
     static auto* known = new std::map<std::string, std::unique_ptr<MirrorSchema>>();
     const std::string key = tvm_->TypeKey(index);
     std::lock_guard<std::mutex> lock(mutex);
@@ -239,7 +239,7 @@ TVMFFIObject* ModuleMirror::CopyMap(void* map, int nest) {
     const PackedValue value = tvm_->ArrayItem(items.object(), i + 1);
     const tvm::ffi::String name(tvm_->Text(key));
     if (value.object() != nullptr && tvm_->TypeKey(tvm_->TypeIndex(value.object())) == "IntImm") {
-      // Today's TVM holds the number itself.
+      // TVM 0.25 and newer store the number directly.
       copy.Set(name, tvm_->Attribute(value.object(), "value").cell.v_int64);
     } else if (TVMFFIObject* item = CopyObject(value.object(), nest + 1)) {
       TVMFFIAny view{};
@@ -345,7 +345,7 @@ TVMFFIObject* ModuleMirror::ElementType(const PackedValue& dtype) {
   if (!is_new || entry->first == "handle" || entry->first == "void") return entry->second;
   const TVMFFIByteArray text{entry->first.data(), entry->first.size()};
   DLDataType parsed{};
-  // Today's TVM has no name for this type: the node has no dtype then.
+  // TVM 0.25 and newer have no name for this type: the node has no dtype.
   if (TVMFFIDataTypeFromString(&text, &parsed) != 0) {
     TVMFFIObjectHandle error = nullptr;
     TVMFFIErrorMoveFromRaised(&error);

@@ -1,9 +1,10 @@
-// Copies the functions of a module of a TVM up to 0.19 into tvm-ffi objects, so that one walker reads every TVM.
+// Copies the functions of a module of TVM up to 0.19 to tvm-ffi objects, so that a single walker reads all versions.
 //
-// A copy's type key is "mirror." + the original's, and its attributes are reflected fields. Where that TVM and today's
-// differ, the copy follows today's: an expression's dtype is a PrimType in the field `ty`; a Buffer is a variable whose
-// `ty` is a BufferType; a function's params are the buffers that they stand for; types, attributes and source positions
-// are left out. A map whose keys are no texts becomes an array of keys and values in turn.
+// A copy's type key is "mirror." + the original's, and its attributes are reflected fields. Where the
+// versions differ, the copy follows TVM 0.25 and newer: an expression's dtype is a PrimType in the field `ty`; a Buffer
+// is a variable whose `ty` is a BufferType; a function's params are the buffers that they are bound to; types,
+// attributes and source positions are omitted. A map whose keys are not strings becomes an array of alternating keys
+// and values.
 #ifndef TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_
 #define TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_MIRROR_H_
 
@@ -35,7 +36,7 @@ struct MirrorSchema {
   int64_t bytes = 0;
 };
 
-// Holds the copies of one module at a time; the next one's reuse their memory.
+// Holds the copies of one module at a time; the next module reuses their memory.
 class ModuleMirror {
  public:
   // Copies the module's PrimFuncs and returns them by name. They live until the next call. Throws GraphError.
@@ -60,8 +61,8 @@ class ModuleMirror {
   std::unordered_map<void*, TVMFFIObject*> copies_;
   std::unordered_map<std::string, TVMFFIObject*> element_types_;
   std::vector<std::unique_ptr<char[]>> blocks_;
-  std::vector<tvm::ffi::Any> held_;  // texts and maps; they let go of copies, so they must go before the blocks
-  size_t block_ = 0;                 // the block that is being filled
+  std::vector<tvm::ffi::Any> held_;  // strings and maps; they reference copies, so they are destroyed before the blocks
+  size_t block_ = 0;                 // the current block
   size_t used_ = 0;                  // bytes used in it
 };
 

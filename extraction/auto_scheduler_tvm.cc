@@ -32,7 +32,7 @@ PackedValue::~PackedValue() {
 
 const AutoSchedulerTVM& AutoSchedulerTVM::Of(const std::string& path) {
   static std::mutex mutex;
-  // Never destroyed, as TVM's global functions aren't.
+  // Never destroyed, like TVM's global functions.
   static auto* found = new std::map<std::string, std::unique_ptr<AutoSchedulerTVM>>();
   std::lock_guard<std::mutex> lock(mutex);
   auto& tvm = (*found)[path];
@@ -96,7 +96,7 @@ uint32_t AutoSchedulerTVM::TypeIndex(void* object) const {
 }
 
 std::string AutoSchedulerTVM::TypeKey(uint32_t type_index) const {
-  char* key = nullptr;  // TVM allocates it and offers no way to free it; this is called once a type
+  char* key = nullptr;  // TVM allocates it without a way to free it; this is called once per type
   if (type_key_(type_index, &key) != 0) Fail();
   return key;
 }

@@ -1,6 +1,6 @@
-// The C API of a TVM up to 0.19 (include/tvm/runtime/c_runtime_api.h), the releases that have auto_scheduler. All of
-// them have the same API: functions take and return values packed with type codes (PackedFunc). Building this needs no
-// TVM: the functions are looked up in the library that Python has loaded.
+// The C API of TVM up to 0.19 (include/tvm/runtime/c_runtime_api.h), the releases with auto_scheduler. They all have
+// the same API: functions take and return values packed with type codes (PackedFunc). Building this does
+// not need TVM: the functions are looked up in the library that Python has loaded.
 #ifndef TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_TVM_H_
 #define TVM_GNN_COST_EXTRACTION_AUTO_SCHEDULER_TVM_H_
 
@@ -26,7 +26,7 @@ enum PackedCode : int {
   kPackedNull = 4,
   kPackedObject = 8,
   kPackedFunction = 10,
-  kPackedString = 11,  // data types are returned as text too
+  kPackedString = 11,  // data types are also returned as strings
   kPackedBool = 15,
 };
 
@@ -75,26 +75,26 @@ struct PackedArg {
 
 class AutoSchedulerTVM {
  public:
-  // The library that this process has loaded from `path`. Throws GraphError if it has not, or if that is no such TVM.
+  // The library that this process has loaded from `path`. Throws GraphError if it is not loaded or has another API.
   static const AutoSchedulerTVM& Of(const std::string& path);
 
   // Looks up a global function; throws GraphError if this TVM lacks it.
   void* Function(const char* name) const;
   // Throws GraphError with the last line of TVM's message if the call fails.
   PackedValue Call(void* function, std::initializer_list<PackedArg> args) const;
-  // The type's number, which holds in this process only, and its name.
+  // The type's index, which is valid in this process only, and its name.
   uint32_t TypeIndex(void* object) const;
   std::string TypeKey(uint32_t type_index) const;
 
   int64_t ArraySize(void* array) const;
   PackedValue ArrayItem(void* array, int64_t i) const;
   PackedValue Attribute(void* object, const char* name) const;
-  // The text of a string, be it a C string or an object; empty for anything else.
+  // The content of a C string or string object; empty for anything else.
   std::string Text(const PackedValue& string) const;
 
-  // Replays the state's steps and lowers the schedule to a module, the form from which auto_scheduler computes its own
-  // features. The module is not simplified: that takes longer than everything else (76 ms for a Winograd convolution, 5
-  // times the rest) and changes index arithmetic alone, which IndexAnalyzer sees through.
+  // Replays the state's steps and lowers the schedule to a module, from which auto_scheduler computes its features too.
+  // The module is not simplified: that takes 5 times as long as everything else (76 ms for a Winograd convolution) and
+  // only changes index arithmetic, which IndexAnalyzer handles.
   PackedValue Lower(void* compute_dag, void* state) const;
 
   void* array_size = nullptr;
@@ -109,7 +109,7 @@ class AutoSchedulerTVM {
   explicit AutoSchedulerTVM(void* library);
   [[noreturn]] void Fail() const;
 
-  // Looked up at their first use, so that modules can be read with a TVM built without auto_scheduler.
+  // Looked up at their first use, so that modules can be read with a TVM without auto_scheduler.
   struct Lowering {
     void *apply_steps, *to_module;
   };

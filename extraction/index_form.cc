@@ -8,11 +8,11 @@
 namespace tvm_gnn_cost {
 namespace {
 
-constexpr int32_t kMaxTerms = 64;  // a longer form is replaced by the plain sum of its loops
+constexpr int32_t kMaxTerms = 64;  // longer forms are replaced by the sum of their loops
 
 bool IsInteger(double x) { return x == std::floor(x) && std::fabs(x) < 9e15; }
 
-// Whether a is a multiple of b, both being whole numbers.
+// Whether a is a multiple of b, both integers.
 bool Divides(double b, double a) {
   return IsInteger(a) && IsInteger(b) && static_cast<int64_t>(a) % static_cast<int64_t>(b) == 0;
 }
@@ -37,7 +37,7 @@ void IndexAnalyzer::Release(Scope scope) {
 }
 
 void IndexAnalyzer::BindLoop(const TVMFFIObject* var, int32_t loop, int64_t extent, const Form& min) {
-  // Its terms are the last, so the loop's own term can follow them.
+  // Its terms are the last, so that the loop's term can follow them.
   Form form = min.count < kMaxTerms ? min : Unknown(min.begin, min.deps);
   extents_.resize(static_cast<size_t>(loop));
   extents_.push_back(extent);
@@ -73,7 +73,7 @@ Form IndexAnalyzer::Variable(const TVMFFIObject* var) {
     }
     return form;
   }
-  return Constant(0);  // a shape variable or a parameter, which no loop changes
+  return Constant(0);  // a shape variable or a parameter, which is loop-invariant
 }
 
 Form IndexAnalyzer::Product(const Form& a, const Form& b) {
@@ -136,14 +136,14 @@ Form IndexAnalyzer::Divide(Form form, const Form& divisor, bool modulo) {
   return form;
 }
 
-// min and max clamp an index and a choice pads it: the side that loops move is the one that addresses memory.
+// min and max clamp an index and a select pads it: the side that depends on loops is the one that addresses memory.
 Form IndexAnalyzer::EitherOf(const Form& a, const Form& b) {
   Form form = MoveTo(a.begin, a.count > 0 || b.count == 0 ? a : b);
   form.deps = a.deps | b.deps;
   return form;
 }
 
-// Operands' terms lie one behind the other without a gap; a result takes the place of the first operand.
+// The terms of operands are contiguous; the result replaces those of the first operand.
 Form IndexAnalyzer::MoveTo(int32_t begin, Form form) {
   std::copy_n(terms_.begin() + form.begin, form.count, terms_.begin() + begin);
   terms_.resize(static_cast<size_t>(begin + form.count));
@@ -253,7 +253,7 @@ uint64_t IndexAnalyzer::Dependences(const TVMFFIObject* object, const TypePlan& 
   }
   if (!plan.is_node) return 0;
   for (const Field& field : plan.children) {
-    if (field.mode != Field::Mode::kPointer) continue;  // operands of expressions are always plain references
+    if (field.mode != Field::Mode::kPointer) continue;  // operands of expressions are always references
     const auto* child = *static_cast<const TVMFFIObject* const*>(FieldAddress(object, field));
     if (child == nullptr) continue;
     deps |= Analyze(child, depth + (plans_(child->type_index).kind == Kind::kSequence ? 0 : 1)).deps;

@@ -1,5 +1,4 @@
-// Index expressions as sums of loop terms. They tell which loops move an address, and how far, without lowering the
-// program.
+// Index expressions as sums of loop terms, which tell how loops move an address without lowering the program.
 #ifndef TVM_GNN_COST_EXTRACTION_INDEX_FORM_H_
 #define TVM_GNN_COST_EXTRACTION_INDEX_FORM_H_
 
@@ -11,8 +10,8 @@
 namespace tvm_gnn_cost {
 
 // One summand: ((loop // lower) % extent) * scale, as in tvm::arith::IterSplitExpr (iter_affine_map.h). `loop` is the
-// loop's position in the nest, 0 the outermost. A scale can be a fraction: (i * 3) // 4 moves by 3/4 an iteration on
-// average.
+// loop's position in the nest, 0 for the outermost. A scale can be a fraction: (i * 3) // 4 moves by 3/4 an iteration
+// on average.
 struct Term {
   int32_t loop;
   int64_t lower;
@@ -21,7 +20,7 @@ struct Term {
 };
 
 // The sum: base plus the analyzer's terms [begin, begin + count). `deps` has a bit for each of the nest's first 64
-// loops that the expression uses, loops of extent 1 included.
+// loops that the expression uses, including loops of extent 1.
 struct Form {
   int32_t begin = 0;
   int32_t count = 0;
@@ -30,15 +29,15 @@ struct Form {
   bool IsConstant() const { return count == 0 && deps == 0; }
 };
 
-// Turns expressions into forms. Sums, differences, and products, quotients and remainders by a constant stay exact
-// where that is possible. Of min, max and a choice one side is taken. Anything else becomes the plain sum of the loops
-// it depends on: range and dependences stay right, strides do not.
+// Converts expressions to forms. Sums, differences, and products, quotients and remainders by a constant are exact
+// where possible. Of min, max and select, one side is taken. Anything else becomes the sum of the loops that it
+// depends on: range and dependences are right, strides are not.
 class IndexAnalyzer {
  public:
   explicit IndexAnalyzer(PlanCache& plans) : plans_(plans) {}
 
   void Reset();
-  // Release() forgets what was bound since the Mark(); scopes nest.
+  // Release() removes the bindings since the Mark(); scopes nest.
   struct Scope {
     size_t terms, bindings;
   };
@@ -48,10 +47,10 @@ class IndexAnalyzer {
   // Binds the variable of the loop at position `loop` of the nest, which takes `extent` values from `min` on.
   void BindLoop(const TVMFFIObject* var, int32_t loop, int64_t extent, const Form& min);
   void Bind(const TVMFFIObject* var, const Form& form);
-  // The terms of the result lie at the end of `terms_` until a scope around them is released. `depth` is the
+  // The terms of the result are at the end of `terms_` until an enclosing scope is released. `depth` is the
   // expression's depth in the syntax tree. Throws GraphError beyond kMaxDepth and kMaxVisits.
   Form Analyze(const TVMFFIObject* expr, int depth);
-  // Adds up terms that differ in their scale alone and drops those whose scale is 0.
+  // Adds up terms that differ only in their scale, and drops those with scale 0.
   void Simplify(Form& form);
   double Maximum(const Form& form) const;
 
@@ -75,7 +74,7 @@ class IndexAnalyzer {
     const TVMFFIObject* var;
     Form form;
   };
-  // A list, searched from the end: there are a few dozen, and the innermost are asked for most.
+  // A list, searched from the end: there are a few dozen, and the innermost ones are used most.
   std::vector<Binding> bindings_;
   std::vector<int64_t> extents_;  // of the nest's loops, outermost first
   double operations_ = 0;

@@ -1,7 +1,7 @@
-// The values of GPU programs: threads, pipelines and memory of each kernel, and how a warp's accesses fall into memory.
+// Features of GPU programs: threads, pipelines and memory of each CUDA kernel, and the memory accesses of a warp.
 //
-// A kernel is what the outermost loop that is bound to threads contains. In lowered programs, where attributes bind the
-// threads, none is found.
+// A CUDA kernel is the outermost loop that is bound to threads. In lowered programs, where attributes bind the threads,
+// there is none.
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/string.h>
@@ -16,17 +16,17 @@ namespace tvm_gnn_cost {
 namespace {
 
 constexpr int64_t kWarp = 32;         // threads
-constexpr int64_t kSector = 32;       // bytes: what global memory is read and written in
+constexpr int64_t kSector = 32;       // bytes: the unit of global memory accesses
 constexpr int64_t kBanks = 32;        // of shared memory
-constexpr int64_t kBankBytes = 4;     // a bank's width
-constexpr int64_t kVectorBytes = 16;  // the most that a thread loads or stores at once
+constexpr int64_t kBankBytes = 4;     // width of a bank
+constexpr int64_t kVectorBytes = 16;  // the largest load or store of a thread
 
 bool StartsWith(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
-// The largest integer that is not above x; 0 for what is none of a real program.
+// floor(x); 0 for values that no real program has.
 int64_t Floor(double x) { return std::fabs(x) < 1e12 ? static_cast<int64_t>(std::floor(x)) : 0; }
 
-// The values of an index: from the least to the greatest.
+// The range of an index, from the minimum to the maximum.
 struct Span {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
@@ -39,8 +39,8 @@ struct Span {
   }
 };
 
-// The part of a buffer in shared memory that a block touches, or of one in registers that a thread does. TVM's pass
-// CompactBufferAllocation makes the buffer so large.
+// The part of a buffer that a block (shared memory) or a thread (registers) touches. TVM's pass
+// CompactBufferAllocation shrinks the buffer to it.
 struct Tile {
   int32_t buffer;
   const KernelAccess* first;
@@ -50,7 +50,7 @@ struct Tile {
   double bytes = 0;
 };
 
-// Whether the addresses that one allocation holds differ in this loop; `place` is its place among the loops around the
+// Whether this loop moves the address within one allocation; `place` is its position among the loops around the
 // access.
 bool MovesWithin(const Tile& tile, Memory memory, const Loop& loop, size_t place) {
   switch (loop.bound.thread) {
@@ -81,8 +81,8 @@ void AddAccess(const Kernel& kernel, const KernelAccess& access, Memory memory, 
   }
 }
 
-// Lays the tile out row by row. Where stores and loads span different parts, predicates that are not seen here cut the
-// larger one: nothing is loaded that was not stored.
+// Row-major layout of the tile. Where stores and loads span different parts, predicates restrict the larger one, since
+// nothing is loaded that was not stored.
 void LayOut(const Kernel& kernel, const Buffer& buffer, Tile& tile) {
   const size_t rank = tile.stored.size();
   tile.lows.resize(rank);
@@ -117,7 +117,7 @@ double Product(const std::array<int64_t, 3>& extents) {
   return product;
 }
 
-// What the first warp of a block accesses at once, all loops but those of its threads standing at their first value.
+// The simultaneous accesses of the first warp of a block, with all other loops at their first iteration.
 class WarpAccess {
  public:
   WarpAccess(const Kernel& kernel, const KernelAccess& access, const Buffer& buffer, const Tile* tile) {
@@ -144,7 +144,7 @@ class WarpAccess {
       moving.push_back(&split);
       if (bound.axis == 0 && split.lower == 1) thread_stride_ += step * buffer.element_bytes;
     }
-    // A thread's items are one access if they lie side by side.
+    // Contiguous elements of a thread are a single access.
     const auto item = std::max<int64_t>(1, Floor(buffer.element_bytes));
     const bool is_vector = vector_stride == 1;
     bytes_ = is_vector ? std::max(item, std::min(item * loops[vector].extent, kVectorBytes)) : item;
@@ -169,8 +169,8 @@ class WarpAccess {
 
   size_t Sectors() const { return Units(0, begins_.size(), kSector).size(); }
 
-  // How often the busiest bank is asked for different words while one part of the warp is served: the whole warp, or as
-  // many threads as access a word of each bank.
+  // The maximum number of distinct words in a bank that a transaction accesses. A transaction is the whole warp, or as
+  // many threads as access one word per bank.
   size_t BankConflicts() const {
     const auto part = static_cast<size_t>(std::max<int64_t>(1, kBanks / std::max<int64_t>(1, bytes_ / kBankBytes)));
     size_t most = 0;
@@ -185,7 +185,7 @@ class WarpAccess {
   }
 
  private:
-  // The numbers of the units of so many bytes that the lanes access, each once.
+  // The distinct units of the given number of bytes that the lanes access.
   std::vector<int64_t> Units(size_t lane, size_t end, int64_t unit) const {
     std::vector<int64_t> found;
     const auto number = [unit](int64_t byte) { return (byte - (byte % unit + unit) % unit) / unit; };
@@ -234,7 +234,7 @@ void Walker::OpenKernel() {
   kernel_.bases.clear();
 }
 
-// Whether the annotation was one of a software pipeline. Of several pipelines the longest counts.
+// Whether the annotation is that of a software pipeline. The longest of several pipelines counts.
 bool Walker::ReadPipeline(const std::string& name, const TVMFFIObject* stages) {
   const bool is_stage = name == "software_pipeline_stage";
   if (!is_stage && name != "software_pipeline_async_stages") return false;
@@ -251,7 +251,7 @@ bool Walker::ReadPipeline(const std::string& name, const TVMFFIObject* stages) {
   return true;
 }
 
-// Reads what a block says of its buffers: how strides are aligned, and which regions tensor intrinsics access.
+// Reads the annotations of a block on its buffers: stride alignment, and regions that tensor intrinsics access.
 void Walker::ReadKernelBlock(const TVMFFIObject* block, const TypePlan& plan, int depth) {
   ReadStrideAlignments(block, plan);
   const TVMFFIObject* matches = ReadObject(block, plan, Name::kMatchBuffers);
@@ -291,7 +291,7 @@ bool Walker::HasRegionOf(const TVMFFIObject* regions, const TVMFFIObject* var) {
   });
 }
 
-// TVM's storage_align: quadruples of a number in the block's writes, a dimension, a factor and an offset.
+// TVM's storage_align: (index in the block's writes, dimension, factor, offset).
 void Walker::ReadStrideAlignments(const TVMFFIObject* block, const TypePlan& plan) {
   const TVMFFIObject* map = ReadObject(block, plan, Name::kAnnotations);
   const TVMFFIObject* writes = ReadObject(block, plan, Name::kWrites);
@@ -318,7 +318,7 @@ void Walker::ReadStrideAlignments(const TVMFFIObject* block, const TypePlan& pla
   }
 }
 
-// Keeps an access with the indices in splits_ until the kernel is closed.
+// Keeps an access with the indices in splits_ until the end of the CUDA kernel.
 void Walker::KeepAccess(const TVMFFIObject* var, int32_t row, bool loads, bool stores, const double* bases,
                         int64_t rank) {
   const int32_t id = BufferOf(var);
@@ -372,7 +372,7 @@ void Walker::CloseKernel() {
     (buffer.memory == Memory::kShared ? shared : registers) += tile.bytes;
   }
 
-  // Writes what the nodes of a kernel share.
+  // Writes the features that the nodes of a CUDA kernel share.
   const auto write = [&](int32_t row) {
     float* out = out_.gpus.data() + static_cast<size_t>(row) * kGpuSize - kGpuBegin;
     out[v_grid_blocks] = Log(Product(kernel_.extents[static_cast<size_t>(Thread::kBlock)]));

@@ -1,4 +1,4 @@
-// The walker's visits of loops, blocks and annotations, which change the context of all that they contain.
+// Visits loops, blocks and annotations, which change the context of the nodes inside.
 #include <tvm/ffi/any.h>
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/string.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kCommReduce = 2;  // tvm::tirx::IterVarType
 
-// Reads an annotation on unrolling into the context.
+// Reads an unroll annotation into the context.
 void ReadPragma(const std::string& name, double number, Context& context) {
   const bool is_explicit = name == "meta_schedule.unroll_explicit";
   if (is_explicit || name == "meta_schedule.unroll_implicit" || name == "pragma_auto_unroll_max_step") {
@@ -46,7 +46,7 @@ void Walker::ReadPragmas(const TVMFFIObject* object, const TypePlan& plan, Conte
   }
 }
 
-// TE schedules annotate a loop by a statement around it.
+// TE schedules annotate a loop with a statement around it.
 void Walker::VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   Context context = contexts_.back();
   const TVMFFIObject* value = ReadObject(object, plan, Name::kValue);
@@ -56,7 +56,7 @@ void Walker::VisitAttr(const TVMFFIObject* object, const TypePlan& plan, const P
   contexts_.pop_back();
 }
 
-// A BufferRealize allocates part of the declared shape; accesses are laid out in that part.
+// A BufferRealize allocates a part of the declared shape; strides are those of that part.
 void Walker::VisitBufferRealize(const TVMFFIObject* object, const TypePlan& plan, const Place& place) {
   const TVMFFIObject* bounds = ReadNeeded(object, plan, Name::kBounds);
   Buffer& buffer = buffers_[static_cast<size_t>(BufferOf(ReadNeeded(object, plan, Name::kBuffer)))];
@@ -204,7 +204,7 @@ void Walker::VisitBlock(const TVMFFIObject* object, const TypePlan& plan, const 
       VisitField(object, field, below);
       continue;
     }
-    // Only the reduction's first iteration runs it.
+    // It runs in the first iteration of the reduction only.
     Context init_context = context;
     init_context.iterations /= init_executions;
     PushContext(init_context);

@@ -66,9 +66,9 @@ void Walker::Run(Functions functions, bool is_tree) {
   Finish();
 }
 
-// Brings the objects of a function into the cache before the walk. A population is larger than the caches, and waiting
-// for memory was half of the walk's time. Breadth first, many objects are prefetched before the first is read, so that
-// their cache misses overlap; the walk, depth first, would wait for one after the other.
+// Prefetches the objects of a function before the walk. A population is larger than the caches, and cache misses took
+// half of the walk's time. In breadth-first order, many objects are prefetched before the first one is read, so that
+// their cache misses overlap, which they do not in the depth-first walk.
 void Walker::Warm(const TVMFFIObject* root) {
   constexpr size_t kMaxObjects = size_t{1} << 14;
   queue_.clear();
@@ -111,7 +111,7 @@ int32_t Walker::Emit(const TVMFFIObject* object, const TypePlan& plan, const Pla
   const TVMFFIObject* type = ReadObject(object, plan, Name::kTy);
   DLDataType dtype{0, 0, 0};
   if (type != nullptr) {
-    // Nearly all types are PrimTypes, so the offset of their dtype is kept.
+    // Nearly all types are PrimTypes, so the offset of their dtype is cached.
     if (type->type_index == prim_type_index_) {
       dtype = *reinterpret_cast<const DLDataType*>(reinterpret_cast<const char*>(type) + prim_dtype_offset_);
     } else {
@@ -165,14 +165,14 @@ void Walker::Visit(const TVMFFIObject* object, const Place& place) {
       break;
     case Kind::kBind:
     case Kind::kLet: {
-      // Bound until the enclosing loop or block ends, longer than need be: no variable is used outside its scope.
+      // Bound until the end of the enclosing loop or block, which is longer than necessary but harmless.
       const Form form = analyzer_.Analyze(ReadObject(object, plan, Name::kValue), place.depth + 1);
       analyzer_.Bind(ReadObject(object, plan, Name::kVar), form);
       break;
     }
     case Kind::kSelect:
       if (!IsLookUp(object, plan)) break;
-      // The place is hidden: what lies below counts in neither detail.
+      // Hidden: nodes below it are ignored in both details.
       if (is_tree_) VisitChildren(object, plan, id, {place.parent, place.depth, place.nest, true});
       return;
     default: break;

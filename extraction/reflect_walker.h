@@ -1,4 +1,4 @@
-// Walks the syntax tree of a module and writes its nodes, edges and node values.
+// Walks the syntax tree of a module and writes its nodes, edges and node features.
 #ifndef TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 #define TVM_GNN_COST_EXTRACTION_REFLECT_WALKER_H_
 
@@ -17,7 +17,7 @@ namespace tvm_gnn_cost {
 // tvm::tirx::ForKind
 enum ForKind { kSerial = 0, kParallel = 1, kVectorized = 2, kUnrolled = 3, kThreadBinding = 4 };
 
-// What a loop that is bound to threads of a GPU counts, and along which of the axes x, y and z.
+// The kind and axis (x, y, z) of a loop that is bound to GPU threads.
 enum class Thread : uint8_t { kNone, kBlock, kThread, kVirtual };
 struct ThreadAxis {
   Thread thread = Thread::kNone;
@@ -28,13 +28,13 @@ struct Loop {
   int32_t node;
   int64_t extent;
   int kind;
-  int32_t record;  // index in loop_bytes_, which is filled once the body has been walked
+  int32_t record;  // index in loop_bytes_, which is filled after the body has been walked
   ThreadAxis bound;
 };
 
 enum class Memory : uint8_t { kUnknown, kGlobal, kShared, kRegisters };
 
-// An annotation by which a stride is made `offset` more than a multiple of `factor`.
+// An annotation that rounds a stride up to a multiple of `factor` plus `offset`.
 struct StrideAlignment {
   double dim, factor, offset;
 };
@@ -49,10 +49,10 @@ struct Buffer {
   std::vector<double> strides;  // in elements, of a compact row-major layout
   std::vector<int32_t> stores, loads;
   double touched = 0;  // TouchedBytes() works with it
-  // Read in kernels alone:
+  // Read in CUDA kernels only:
   Memory memory = Memory::kUnknown;
   bool is_view = false;  // a match_buffer's: nothing is allocated for it
-  double holders = 1;    // threads that hold it together: a warp's matrix fragment is spread over its threads
+  double holders = 1;    // number of threads that share it: a warp's matrix fragment is distributed over its threads
   std::vector<StrideAlignment> alignments;
   int32_t tile = -1;  // CloseKernel() works with it
 };
@@ -63,7 +63,7 @@ struct Access {
   int32_t reuse_loop;  // Loop::record of the innermost loop that does not change its address, or -1
 };
 
-// A Term of the index in one dimension of an access.
+// A Term of the index in a dimension of an access.
 struct Split {
   int32_t loop;
   int32_t dim;
@@ -72,7 +72,7 @@ struct Split {
   double scale;
 };
 
-// An access inside a kernel, or the region of a match_buffer: the first ones of what it has in the Kernel.
+// An access inside a CUDA kernel, or the region of a match_buffer: offsets of its items in the Kernel.
 struct KernelAccess {
   int32_t buffer;
   int32_t row;  // of Graphs::gpus, or -1 for a region
@@ -82,16 +82,16 @@ struct KernelAccess {
   size_t bases, rank;
 };
 
-// A GPU program's kernel: what the outermost loop that is bound to threads contains. Which part of a buffer a block
-// touches is known when all of it has been walked, so its accesses are kept until then.
+// A CUDA kernel: the outermost loop that is bound to threads. The part of a buffer that a block touches is known after
+// the whole kernel has been walked, so its accesses are kept until then.
 struct Kernel {
-  int32_t row = -1;  // of Graphs::gpus, for all nodes inside but the accesses; -1 outside kernels
+  int32_t row = -1;  // of Graphs::gpus, for all nodes inside except accesses; -1 outside of CUDA kernels
   std::array<std::array<int64_t, 3>, 4> extents{};  // by Thread and axis
   double stages = 1, async_stages = 0;
   std::vector<KernelAccess> accesses;
-  std::vector<Loop> loops;    // of each access the loops around it, outermost first
-  std::vector<Split> splits;  // of each access, by those loops; -1 stands for a region's extent
-  std::vector<double> bases;  // of each access the constant part of each index
+  std::vector<Loop> loops;    // per access: the loops around it, outermost first
+  std::vector<Split> splits;  // per access and loop; -1 stands for a region's extent
+  std::vector<double> bases;  // per access: the constant part of each index
 };
 
 struct Work {
@@ -99,8 +99,8 @@ struct Work {
   void AddScaled(const Work& other, double times);
 };
 
-// What the loops and annotations around a node mean for it. The counts multiply the extents of all loops around it,
-// of those that are parallel, of those that are vectorized, and so on.
+// The context of a node: products of the extents of all loops around it, of the parallel ones, of the vectorized ones,
+// and so on, and annotations.
 struct Context {
   double iterations = 1, parallel = 1, vectorized = 1, unrolled = 1, threads = 1;
   int loop_depth = 0;
@@ -120,7 +120,7 @@ class Walker {
   void Run(Functions functions, bool is_tree);
 
  private:
-  // How a node was reached. `nest` counts containers too and so bounds the C stack.
+  // How a node was reached. `nest` also counts containers and so bounds the C stack.
   struct Place {
     int32_t parent;
     int depth;
@@ -153,7 +153,7 @@ class Walker {
   // access_features.cc
   int32_t BufferOf(const TVMFFIObject* var);
   void SetShape(Buffer& buffer, std::vector<int64_t> shape);
-  // Appends the terms of an index to splits_, sets `base` to its constant part and returns the loops that it uses.
+  // Appends the terms of an index to splits_, sets `base` to its constant part, and returns the loops that it uses.
   uint64_t AddSplits(const TVMFFIObject* index, int32_t dim, int depth, double& base);
   void AnalyzeAccess(int32_t node, const TVMFFIObject* var, const TVMFFIObject* indices, bool is_store, int depth);
   double TouchedBytes(size_t first_access, size_t level);
@@ -191,13 +191,13 @@ class Walker {
   std::unordered_map<const TVMFFIObject*, int32_t> buffer_ids_;
   std::vector<Access> accesses_;
   std::vector<double> footprints_;
-  // Members only so that their memory is reused: of TouchedBytes(), AnalyzeAccess() and Warm().
+  // Scratch memory of TouchedBytes(), AnalyzeAccess() and Warm().
   std::vector<int32_t> touched_buffers_;
   std::vector<Split> splits_;
   std::vector<const TVMFFIObject*> queue_;
   Work work_;
-  int64_t moving_loops_ = 0;    // loops of more than one iteration met so far
-  double init_executions_ = 1;  // executions of a block's body for each of its init
+  int64_t moving_loops_ = 0;    // loops of more than one iteration so far
+  double init_executions_ = 1;  // executions of a block's body per execution of its init
   Kernel kernel_;
 };
 

@@ -1,5 +1,5 @@
-// Registers types with tvm-ffi whose objects hold their fields in slots behind the header, so that the walker reads
-// them by reflection like TVM's own.
+// Registers types with tvm-ffi whose objects have their fields in slots after the header, so that the walker reads them
+// by reflection like TVM's types.
 #pragma once
 
 #include <tvm/ffi/any.h>
@@ -13,11 +13,11 @@
 
 namespace tvm_gnn_cost {
 
-// Bytes of a slot, which holds a field of any type, and the offset of the first one.
+// Size of a slot, which holds a field of any type, and the offset of the first slot.
 constexpr int64_t kSlot = sizeof(TVMFFIAny);
 constexpr int64_t kFirstSlot = (sizeof(TVMFFIObject) + 15) / 16 * 16;
 
-// Getters of a field that holds any value, an object or nothing, or a data type.
+// Getters of a field that holds an Any, an optional object, or a data type.
 inline int GetAny(void* field, TVMFFIAny* result) {
   *reinterpret_cast<tvm::ffi::Any*>(result) = *static_cast<tvm::ffi::Any*>(field);
   return 0;
@@ -37,7 +37,7 @@ inline int GetDType(void* field, TVMFFIAny* result) {
   return GetAny(&view, result);
 }
 
-// The index of a new type. Throws GraphError if tvm-ffi refuses it.
+// Registers a type and returns its index. Throws GraphError if tvm-ffi rejects it.
 inline int32_t RegisterType(const std::string& name) {
   const TVMFFIByteArray bytes{name.data(), name.size()};
   const int32_t index = TVMFFITypeGetOrAllocIndex(&bytes, -1, 1, 0, 1, kTVMFFIObject);
@@ -45,7 +45,7 @@ inline int32_t RegisterType(const std::string& name) {
   return index;
 }
 
-// Gives a type a field of so many bytes at an offset. Throws GraphError if tvm-ffi refuses it.
+// Registers a field of the given size and offset. Throws GraphError if tvm-ffi rejects it.
 inline void RegisterField(int32_t type, const std::string& name, int64_t offset, int32_t static_type, int64_t size,
                           TVMFFIFieldGetter getter) {
   TVMFFIFieldInfo info{};

@@ -21,8 +21,8 @@ std::string TypeKeyOf(const TVMFFITypeInfo* info) {
   return key.rfind(mirror, 0) == 0 ? key.substr(mirror.size()) : key;
 }
 
-// The kind of the type with a normalised name; the fields that reading this kind needs (a type that lacks one is
-// walked as kGeneric); and the fields below which detail="statements" leaves out the nodes.
+// The kind of the type with a normalized name; the fields that this kind requires (a type that lacks one is walked as
+// kGeneric); and the fields below which detail="statements" omits the nodes.
 struct KindRule {
   const char* type_name;
   Kind kind;
@@ -97,7 +97,7 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Types, attributes, source positions and operators belong to nodes and are none themselves.
+// Types, attributes, source positions and operators are not nodes.
 bool IsNodeType(const TVMFFITypeInfo* info) {
   const auto excluded = [](const std::string& key) {
     return key == "ir.Type" || key == "ir.Attrs" || key == "ir.Span" || key == "ir.SourceName" ||
@@ -163,7 +163,7 @@ double ReadNumber(const TVMFFIObject* object, const TypePlan& plan, Name name) {
     const TVMFFIAny& value = *static_cast<const TVMFFIAny*>(address);
     if (value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool) return static_cast<double>(value.v_int64);
     if (value.type_index == kTVMFFIFloat) return value.v_float64;
-    return static_cast<double>(INT64_MAX);  // stands for an integer that takes more than 64 bits
+    return static_cast<double>(INT64_MAX);  // stands for an integer of more than 64 bits
   }
   return static_cast<double>(ReadInt(object, plan, name, 0));
 }
@@ -195,11 +195,11 @@ double ConstantOf(const TVMFFIObject* expr, PlanCache& plans) {
 
 const TVMFFIObject* ReadOptional(const TVMFFIObject* object, const TypePlan& plan, Name name) {
   const tvm::ffi::Any value = GetField(object, plan, name);
-  return ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value));  // its owner keeps it alive
+  return ObjectOf(*reinterpret_cast<const TVMFFIAny*>(&value));  // kept alive by its owner
 }
 
 Registry& Registry::Global() {
-  static Registry* registry = new Registry();  // never destroyed: threads can outlive the process's statics
+  static Registry* registry = new Registry();  // never destroyed: threads can outlive static destructors
   return *registry;
 }
 
@@ -282,11 +282,11 @@ std::unique_ptr<TypePlan> Registry::MakePlan(int32_t type_index) {
   for (const TVMFFIFieldInfo* field : fields) {
     const std::string field_name = ToString(field->name);
     const bool hidden = rule != KindRules().end() && Contains(rule->hidden, field_name);
-    // Today's TVM calls the buffer of a load and of a region its source.
+    // TVM 0.25 and newer call the buffer of a load or region its source.
     const auto known = FieldNames().find(field_name == "source" && !has_buffer ? "buffer" : field_name);
     const bool is_named = known != FieldNames().end() && known->second < Name::kThreadBinding;
     const Field entry{field, field->offset, ModeOf(*field), is_named, hidden};
-    // In every class these two fields hold a source position and a type, which are not nodes.
+    // In every class, these two fields are a source position and a type, which are not nodes.
     if (field_name != "span" && field_name != "ty" && CanHoldNodes(*field)) plan->children.push_back(entry);
     if (known == FieldNames().end()) continue;
     plan->named_storage.push_back(std::make_unique<Field>(entry));

@@ -1,4 +1,4 @@
-// How objects of a type are read: worked out once per type index through tvm-ffi's reflection, used for every node.
+// How objects of a type are read: computed once per type index from tvm-ffi's reflection, and used for every node.
 #ifndef TVM_GNN_COST_EXTRACTION_TYPE_PLAN_H_
 #define TVM_GNN_COST_EXTRACTION_TYPE_PLAN_H_
 
@@ -22,13 +22,13 @@ enum class Kind : uint8_t {
 };
 // clang-format on
 
-// The fields that are read by their name.
+// Fields that are read by name.
 // clang-format off
 enum class Name : uint8_t {
   kTy, kBody, kLoopVar, kMin, kExtent, kKind, kAnnotations, kIterValues, kPredicate, kBlock, kIterVars, kInit, kBuffer,
   kValue, kIndices, kParams, kVar, kIterType, kA, kB, kBase, kCondition, kTrueValue, kFalseValue, kOp, kArgs, kDtype,
   kShape, kStrides, kElemOffset, kFunctions, kSeq, kNameHint, kName, kAttrKey, kBounds,
-  // From here on: read of GPU programs alone.
+  // From here on: read in GPU programs only.
   kThreadBinding, kThreadTag, kStorageScope, kMatchBuffers, kSource, kRegion, kReads, kWrites, kCount,
 };
 // clang-format on
@@ -36,22 +36,22 @@ enum class Name : uint8_t {
 struct Field {
   const TVMFFIFieldInfo* info;
   int64_t offset;
-  // Object references, Anys, plain numbers and dtypes are read in place, the rest through the getter. A getter counts
+  // Object references, Anys, numbers and dtypes are read in place, the rest through the getter. Getters count
   // references: these atomics would take a third of the walk's time, and threads would contend for shared objects.
   enum class Mode : uint8_t { kPointer, kAny, kInt32, kInt64, kFloat64, kDType, kGetter } mode;
-  bool is_named;  // one of Name before kThreadBinding: it is read even where it is hidden
-  bool hidden;    // detail="statements" leaves out what lies below it
+  bool is_named;  // one of Name before kThreadBinding: read even if it is hidden
+  bool hidden;    // detail="statements" omits the nodes below it
 };
 
 struct TypePlan {
   Kind kind = Kind::kGeneric;
   bool is_node = true;
-  bool is_arithmetic = false;   // an arithmetic operation; its dtype says whether a floating-point one
-  int32_t type_name = -1;       // the normalised name's number in the Registry
-  int32_t call_name = -1;       // that of a Call whose callee is of this type
-  std::string type_key;         // the original's if this is a copy's type (auto_scheduler_mirror.h)
+  bool is_arithmetic = false;   // an arithmetic operation; floating-point or integer by its dtype
+  int32_t type_name = -1;       // the normalized name's index in the Registry
+  int32_t call_name = -1;       // the same of a Call whose callee is of this type
+  std::string type_key;         // the original's for the type of a copy (auto_scheduler_mirror.h)
   std::vector<Field> children;  // fields that can hold nodes, ancestors' first
-  // Offsets of plain references; -1 if the type has no such field or holds it in another way.
+  // Offsets of references; -1 if the type has no such field or it is not a reference.
   std::array<int64_t, static_cast<size_t>(Name::kCount)> object_offsets;
   std::array<const Field*, static_cast<size_t>(Name::kCount)> named{};
   std::vector<std::unique_ptr<Field>> named_storage;
@@ -59,12 +59,12 @@ struct TypePlan {
 
 struct OpInfo {
   int32_t type_name;  // of a Call of this operator
-  bool is_control;    // it moves or chooses values and computes nothing
+  bool is_control;    // it moves or selects values without computing
   bool chooses;       // it is if_then_else(condition, true value, false value)
 };
 
-// The process's type names by number, plans by type index and operators by address, each added when first met. Workers
-// read it through a PlanCache of their own, so that the lock is taken once per type and worker.
+// Type names by index, plans by type index and operators by address, each added at its first occurrence. Each worker
+// has a PlanCache in front of it, so that the lock is taken once per type and worker.
 class Registry {
  public:
   static Registry& Global();
@@ -72,7 +72,7 @@ class Registry {
   OpInfo Op(const TVMFFIObject* op, const TypePlan& plan);
   int32_t NameId(const std::string& name);
   std::vector<std::string> Names();
-  // The name of a type or operator, the same for every TVM that has it.
+  // The name of a type or operator, normalized across TVM versions.
   static std::string Normalise(const std::string& key);
 
  private:
@@ -112,17 +112,17 @@ inline const void* FieldAddress(const TVMFFIObject* object, const Field& field) 
   return reinterpret_cast<const char*>(object) + field.offset;
 }
 
-// The object in a plain reference field; null if the field is empty or the type lacks it.
+// The object in a reference field; null if the field is empty or the type lacks it.
 inline const TVMFFIObject* ReadObject(const TVMFFIObject* object, const TypePlan& plan, Name name) {
   const int64_t offset = plan.object_offsets[static_cast<size_t>(name)];
   if (offset < 0) return nullptr;
   return *reinterpret_cast<const TVMFFIObject* const*>(reinterpret_cast<const char*>(object) + offset);
 }
 
-// The same of a field that the walk cannot do without. Throws GraphError for null, which a damaged file can hold.
+// The same for a required field. Throws GraphError for null, which a damaged file can contain.
 const TVMFFIObject* ReadNeeded(const TVMFFIObject* object, const TypePlan& plan, Name name);
 
-// The integer in a field; `otherwise` if there is none.
+// The integer in a field; `otherwise` without one.
 int64_t ReadInt(const TVMFFIObject* object, const TypePlan& plan, Name name, int64_t otherwise);
 double ReadNumber(const TVMFFIObject* object, const TypePlan& plan, Name name);
 std::string ReadString(const TVMFFIObject* object, const TypePlan& plan, Name name);
@@ -140,7 +140,7 @@ double Lanes(DLDataType dtype);
 // The value of an integer immediate; 0 for anything else.
 double ConstantOf(const TVMFFIObject* expr, PlanCache& plans);
 
-// The same of an integer that may stand by itself.
+// The same for an integer that may be stored directly.
 inline double IntegerOf(const TVMFFIAny& value, PlanCache& plans) {
   return value.type_index == kTVMFFIInt ? static_cast<double>(value.v_int64) : ConstantOf(ObjectOf(value), plans);
 }
@@ -149,7 +149,7 @@ inline const TVMFFISeqCell& Sequence(const TVMFFIObject* object) {
   return *reinterpret_cast<const TVMFFISeqCell*>(object + 1);
 }
 
-// Prefetches two cache lines: most objects are shorter than that and lie across two.
+// Prefetches two cache lines: most objects are smaller but straddle two lines.
 inline void Prefetch(const TVMFFIObject* object) {
   __builtin_prefetch(object);
   __builtin_prefetch(reinterpret_cast<const char*>(object) + 63);

@@ -1,12 +1,12 @@
-// The columns of ProgramGraphs.values. tvm_gnn_cost/graphs/values.py explains them and has the same order; a test
-// compares the two.
+// The columns of ProgramGraphs.x. tvm_gnn_cost/graphs/values.py explains them and has the same order; a test compares
+// the two.
 #ifndef TVM_GNN_COST_EXTRACTION_VALUES_H_
 #define TVM_GNN_COST_EXTRACTION_VALUES_H_
 
 namespace tvm_gnn_cost {
 
-// Each group is contiguous: a node's row is put together by copying at most seven short blocks. The
-// group TARGET is 0 here: tvm_gnn_cost/graphs/processor.py writes it, from the text of a program's target.
+// Each group is contiguous: a node's row is assembled by copying at most seven short blocks. The
+// group TARGET is 0 here: tvm_gnn_cost/graphs/processor.py fills it from the program's target.
 // clang-format off
 #define TVM_GNN_COST_CONSTANT(X) X(const_0) X(const_1)
 #define TVM_GNN_COST_DTYPE(X) X(dtype_bytes) X(dtype_lanes) X(is_float) X(is_int)
