@@ -20,12 +20,12 @@ def test_every_event_is_of_the_type_event() -> None:
 @pytest.mark.parametrize("kind", EVENTS)
 def test_an_event_is_a_value(kind: type) -> None:
     fields = [field.name for field in dataclasses.fields(kind)]
-    one, same, other = (kind(*[value] * len(fields)) for value in ("a", "a", "b"))
-    assert one == same != other
+    event, same, other = (kind(*[value] * len(fields)) for value in ("a", "a", "b"))
+    assert event == same != other
     # Worker processes send events.
-    assert pickle.loads(pickle.dumps(one)) == one
+    assert pickle.loads(pickle.dumps(event)) == event
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(one, fields[0], "c")
+        setattr(event, fields[0], "c")
 
 
 def test_events_are_read_by_type_and_field() -> None:

@@ -71,10 +71,10 @@ def test_the_bar_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
-    found = result()
-    found.tasks.append(TaskResult("a[b]c[/b]", 1, 0.5))
+    output = result()
+    output.tasks.append(TaskResult("a[b]c[/b]", 1, 0.5))
     with console_of_test():
-        print_tuning(found)
+        print_tuning(output)
     err = capfd.readouterr().err
     assert "a[b]c[/b]" in err
     assert "weighted sum" in err

@@ -24,9 +24,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_tasks_whose_repeats_disagree_are_listed_and_nothing_changes(folder: Path) -> None:
-    found = check_data(folder)
-    assert (found.tasks, found.dropped) == (2, 0)
-    assert found.noisy == [("task noisy", pytest.approx(0.4738, abs=1e-4))]
+    result = check_data(folder)
+    assert (result.tasks, result.dropped) == (2, 0)
+    assert result.noisy == [("task noisy", pytest.approx(0.4738, abs=1e-4))]
     assert not check_data(str(folder), limit=0.5).noisy
     assert (folder / "measurements.jsonl").read_text().splitlines() == MEASUREMENTS
 

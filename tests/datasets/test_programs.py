@@ -24,9 +24,9 @@ def task(name: str, **changes: object) -> TaskInfo:
 
 def test_throughput_is_relative_to_the_best_of_the_task() -> None:
     programs = replace(synthetic.programs(3, 2), latency=np.array([1.0, 4.0, 0.5, np.inf, np.inf, np.inf], np.float64))
-    found = programs.throughput()
-    assert found.tolist() == [1.0, 0.25, 1.0, 0.0, 0.0, 0.0]
-    assert found.dtype == np.float32
+    result = programs.throughput()
+    assert result.tolist() == [1.0, 0.25, 1.0, 0.0, 0.0, 0.0]
+    assert result.dtype == np.float32
 
 
 def test_the_networks_are_those_of_all_tasks() -> None:
@@ -38,30 +38,30 @@ def test_the_networks_are_those_of_all_tasks() -> None:
 def test_a_selection_keeps_each_programs_data_and_drops_unused_tasks() -> None:
     programs = synthetic.with_features(synthetic.programs(3, 4, failed=2))
     chosen = np.array([9, 1, 8, 9])
-    found = programs.select(chosen)
-    assert len(found) == 4
-    assert [found.tasks[number] for number in found.task] == [
+    output = programs.select(chosen)
+    assert len(output) == 4
+    assert [output.tasks[number] for number in output.task] == [
         programs.tasks[number] for number in programs.task[chosen]
     ]
-    assert len(found.tasks) == 2
-    np.testing.assert_array_equal(found.latency, programs.latency[chosen])
-    np.testing.assert_array_equal(found.noise, programs.noise[chosen])
-    assert found.failure == ("", "run-timeout", "", "")
-    assert found.phase == ("random",) * 4
-    assert found.task.dtype == np.int32
-    assert found.per_store_features is not None
+    assert len(output.tasks) == 2
+    np.testing.assert_array_equal(output.latency, programs.latency[chosen])
+    np.testing.assert_array_equal(output.noise, programs.noise[chosen])
+    assert output.failure == ("", "run-timeout", "", "")
+    assert output.phase == ("random",) * 4
+    assert output.task.dtype == np.int32
+    assert output.per_store_features is not None
     assert programs.per_store_features is not None
     for new, old in enumerate(chosen.tolist()):
-        np.testing.assert_array_equal(found.graphs.select([new]).x, programs.graphs.select([old]).x)
-        np.testing.assert_array_equal(found.per_store_features[new], programs.per_store_features[old])
+        np.testing.assert_array_equal(output.graphs.select([new]).x, programs.graphs.select([old]).x)
+        np.testing.assert_array_equal(output.per_store_features[new], programs.per_store_features[old])
     assert len(programs.select(np.zeros(0, np.int64))) == 0
 
 
 def test_the_same_workload_on_another_machine_is_another_task() -> None:
-    one = task("dense")
-    assert one.identity == replace(one, weights={"other": 3}, name="fused").identity
+    program = task("dense")
+    assert program.identity == replace(program, weights={"other": 3}, name="fused").identity
     for changes in ({"hash": "x"}, {"target": "cuda"}, {"scheduler": "auto-scheduler"}, {"hardware": "epyc"}):
-        assert one.identity != replace(one, **changes).identity
+        assert program.identity != replace(program, **changes).identity
 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=3))
@@ -87,16 +87,16 @@ def test_measurements_become_programs_with_each_task_once() -> None:
         Measurement(again, (5.0,), "", ""),
     ]
     features = [np.full((n, PER_STORE_COLUMNS), n, np.float32) for n in (1, 0, 2)]
-    found = measured_programs(synthetic.graphs(3), measurements, features)
-    assert found.tasks == (replace(dense, weights={"net": 1, "second": 2}), other)
-    assert found.task.tolist() == [0, 1, 0]
-    assert found.latency.tolist() == [1.0, np.inf, 5.0]
-    assert found.noise[0] == 0.5
-    assert np.isnan(found.noise[1:]).all()
-    assert found.failure == ("", "build-timeout", "")
-    assert found.phase == ("random", "guided", "")
-    assert found.per_store_features is not None
-    assert [len(found.per_store_features[i]) for i in range(3)] == [1, 0, 2]
+    results = measured_programs(synthetic.graphs(3), measurements, features)
+    assert results.tasks == (replace(dense, weights={"net": 1, "second": 2}), other)
+    assert results.task.tolist() == [0, 1, 0]
+    assert results.latency.tolist() == [1.0, np.inf, 5.0]
+    assert results.noise[0] == 0.5
+    assert np.isnan(results.noise[1:]).all()
+    assert results.failure == ("", "build-timeout", "")
+    assert results.phase == ("random", "guided", "")
+    assert results.per_store_features is not None
+    assert [len(results.per_store_features[i]) for i in range(3)] == [1, 0, 2]
     assert measured_programs(synthetic.graphs(3), measurements, None).per_store_features is None
 
 
@@ -119,18 +119,18 @@ def test_few_programs_are_their_own_sample() -> None:
 
 def test_a_sample_takes_as_many_of_each_task_and_the_fastest_of_all() -> None:
     programs = of_tasks(60, 10, 80, 40)
-    found = programs.sample(120, seed=1)
+    value = programs.sample(120, seed=1)
     # Three large tasks share what the small one leaves: 36 + 10 + 36 + 36.
-    assert sorted(np.bincount(found.task).tolist()) == [10, 36, 36, 36]
+    assert sorted(np.bincount(value.task).tolist()) == [10, 36, 36, 36]
     whole = dict(zip(programs.latency.tolist(), programs.throughput().tolist(), strict=True))
-    assert found.throughput().tolist() == [whole[latency] for latency in found.latency.tolist()]
-    np.testing.assert_array_equal(found.latency, programs.sample(120, seed=1).latency)
-    assert found.latency.tolist() != programs.sample(120, seed=2).latency.tolist()
+    assert value.throughput().tolist() == [whole[latency] for latency in value.latency.tolist()]
+    np.testing.assert_array_equal(value.latency, programs.sample(120, seed=1).latency)
+    assert value.latency.tolist() != programs.sample(120, seed=2).latency.tolist()
 
 
 def test_a_sample_leaves_tasks_out_rather_than_take_fewer_than_sixteen() -> None:
-    found = of_tasks(*[20] * 10).sample(100, seed=0)
-    assert np.bincount(found.task).tolist() == [16] * 6
+    values = of_tasks(*[20] * 10).sample(100, seed=0)
+    assert np.bincount(values.task).tolist() == [16] * 6
 
 
 def test_a_sample_has_a_limit_for_each_task_too() -> None:

@@ -133,13 +133,13 @@ def test_a_damaged_file_is_not_unpacked(tmp_path: Path) -> None:
     path.write_bytes(lzma.compress(LINES)[:-9])
     with pytest.raises(InputError, match=r"log\.jsonl\.xz is cut off or damaged .*; get it again"):
         unpack(tmp_path, ["*.jsonl"])
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
 def test_broken_lines_are_reported_and_skipped(file: Path) -> None:
     problems: list[Problem] = []
-    found = list(parsed_lines(file, problems))
-    assert found == [(1, {"a": 1}), (2, [2]), (3, None), (4, None), (5, None), (6, None), (7, {"b": 3})]
+    result = list(parsed_lines(file, problems))
+    assert result == [(1, {"a": 1}), (2, [2]), (3, None), (4, None), (5, None), (6, None), (7, {"b": 3})]
     assert [problem.line for problem in problems] == [3, 4, 5, 6]
     assert {problem.file for problem in problems} == {file}
     assert problems[0].reason.startswith("not JSON (")
@@ -173,8 +173,8 @@ def test_what_stands_before_the_damage_of_a_gzip_file_is_read(tmp_path: Path, cu
     # An uncompressed block, so that the lines before the end can be read.
     path.write_bytes(gzip.compress(b"1\n2\n", compresslevel=0)[:cut])
     problems: list[Problem] = []
-    found = list(parsed_lines(path, problems))
-    assert found == ([] if cut == 5 else [(1, 1), (2, 2)])
+    output = list(parsed_lines(path, problems))
+    assert output == ([] if cut == 5 else [(1, 1), (2, 2)])
     assert [problem.line for problem in problems] == [0]
     assert "cut off or damaged" in problems[0].reason
 

@@ -25,10 +25,10 @@ def test_single_programs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path, graphs = written(tmp_path)
     for chosen in ([0], [15, 16], [3, 4, 40, 77, 99], list(range(100)), list(range(48, 80))):
         parts = list(Shard(path).graphs(np.array(chosen)))
-        found, expected = ProgramGraphs.concatenate(parts), graphs.select(chosen)
-        assert len(found) == len(chosen)
+        result, expected = ProgramGraphs.concatenate(parts), graphs.select(chosen)
+        assert len(result) == len(chosen)
         for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+            np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
 
 
 def test_only_the_row_groups_of_these_programs_are_read(tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ def test_only_the_programs_of_some_networks_are_loaded(tmp_path: Path) -> None:
     for start in range(0, 12, 2):
         store.append(programs.select(np.arange(start, start + 2)))
     for networks in (("net1",), ("net0", "net1"), ("net7",)):
-        found = store.load(with_features=True, networks=networks)
+        result = store.load(with_features=True, networks=networks)
         wanted = [i for i, number in enumerate(programs.task) if programs.tasks[number].weights.keys() & set(networks)]
-        _equal(found.select(np.arange(len(found))), programs.select(np.array(wanted, np.int64)))
-        assert found.tasks == store.tasks()
+        _equal(result.select(np.arange(len(result))), programs.select(np.array(wanted, np.int64)))
+        assert result.tasks == store.tasks()
 
 
 def test_a_part_of_what_was_appended_has_its_offsets(programs: MeasuredPrograms, tmp_path: Path) -> None:
@@ -97,22 +97,22 @@ def test_graphs_that_could_not_be_extracted_keep_their_error(programs: MeasuredP
 
 def test_the_same_task_on_two_targets_is_two_tasks(programs: MeasuredPrograms, tmp_path: Path) -> None:
     store = GraphStore(tmp_path)
-    one = programs.select(np.arange(1))
-    other = TaskInfo(one.tasks[0].hash, one.tasks[0].name, '{"kind": "c"}', {"net": 1})
-    store.append(one)
-    store.append(dataclasses.replace(one, tasks=(other,)))
+    program = programs.select(np.arange(1))
+    other = TaskInfo(program.tasks[0].hash, program.tasks[0].name, '{"kind": "c"}', {"net": 1})
+    store.append(program)
+    store.append(dataclasses.replace(program, tasks=(other,)))
     loaded = store.load()
     assert loaded.task.tolist() == [0, 1]
-    assert loaded.tasks == (one.tasks[0], other)
+    assert loaded.tasks == (program.tasks[0], other)
 
 
 def test_the_same_task_on_two_machines_is_two_tasks(programs: MeasuredPrograms, tmp_path: Path) -> None:
     store = GraphStore(tmp_path / "new")
-    one = programs.select(np.arange(1))
-    other = dataclasses.replace(one.tasks[0], hardware="other")
-    store.append(one)
-    store.append(dataclasses.replace(one, tasks=(other,)))
-    assert store.load().tasks == (one.tasks[0], other)
+    program = programs.select(np.arange(1))
+    other = dataclasses.replace(program.tasks[0], hardware="other")
+    store.append(program)
+    store.append(dataclasses.replace(program, tasks=(other,)))
+    assert store.load().tasks == (program.tasks[0], other)
     assert store.load().task.tolist() == [0, 1]
 
 
@@ -331,9 +331,9 @@ def test_shards_are_ordered_by_number(programs: MeasuredPrograms, tmp_path: Path
 
 
 def test_what_another_process_appended_meanwhile_is_not_overwritten(programs: MeasuredPrograms, tmp_path: Path) -> None:
-    one, other = GraphStore(tmp_path), GraphStore(tmp_path)
-    added = [store.append(programs) for store in (one, other, other, one)]
-    assert added == one.shards()
+    first, second = GraphStore(tmp_path), GraphStore(tmp_path)
+    added = [store.append(programs) for store in (first, second, second, first)]
+    assert added == first.shards()
     assert len(set(added)) == 4
 
 
@@ -349,14 +349,14 @@ def test_programs_for_a_training_are_those_of_the_store(programs: MeasuredProgra
     store.append(dataclasses.replace(second, graphs=graphs, tasks=second.tasks[::-1], task=1 - second.task))
     expected = store.load()
     for memory, kind in ((0, StoredGraphs), (1 << 30, ProgramGraphs)):
-        found = store.programs(memory)
-        assert isinstance(found.graphs, kind)
-        assert (len(found), found.tasks) == (11, expected.tasks)
+        output = store.programs(memory)
+        assert isinstance(output.graphs, kind)
+        assert (len(output), output.tasks) == (11, expected.tasks)
         for name in ("task", "latency"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-            assert getattr(found, name).dtype == getattr(expected, name).dtype
-        np.testing.assert_array_equal(found.throughput(), expected.throughput())
-        read = found.graphs.read()
+            np.testing.assert_array_equal(getattr(output, name), getattr(expected, name))
+            assert getattr(output, name).dtype == getattr(expected, name).dtype
+        np.testing.assert_array_equal(output.throughput(), expected.throughput())
+        read = output.graphs.read()
         assert read.type_names == expected.graphs.type_names
         for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
             np.testing.assert_array_equal(getattr(read, name), getattr(expected.graphs, name))
@@ -435,15 +435,15 @@ def assert_equal(found: ProgramGraphs, expected: ProgramGraphs) -> None:
 def test_any_programs_are_read_in_the_given_order(folder: Path, chosen: list[int]) -> None:
     expected = GraphStore(folder).load().graphs
     rows = np.array(chosen, np.int64)
-    found = stored(folder).select(rows)
-    assert len(found) == len(rows)
-    assert_equal(found.read(), expected.select(rows))
+    results = stored(folder).select(rows)
+    assert len(results) == len(rows)
+    assert_equal(results.read(), expected.select(rows))
 
 
 def test_a_selection_of_a_selection_counts_from_the_first(folder: Path) -> None:
     expected = GraphStore(folder).load().graphs
-    found = stored(folder).select(np.array([50, 2, 59, 0])).select(np.array([3, 1, 0]))
-    assert_equal(found.read(), expected.select([0, 2, 50]))
+    tensor = stored(folder).select(np.array([50, 2, 59, 0])).select(np.array([3, 1, 0]))
+    assert_equal(tensor.read(), expected.select([0, 2, 50]))
 
 
 def test_more_shards_than_may_be_open_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,9 +47,9 @@ def test_network_names(name: str, expected: str) -> None:
 @pytest.mark.parametrize("version", ["v0.2", "v0.3", "v0.4", "v0.5", "v0.6"])
 def test_versions(version: str) -> None:
     source = line(record(version))
-    found = parse_record(source)
-    assert (found.workload_key, found.target, found.run_secs, found.failure) == (KEY, "llvm", (0.5, 0.25), "")
-    assert found.source is source
+    result = parse_record(source)
+    assert (result.workload_key, result.target, result.run_secs, result.failure) == (KEY, "llvm", (0.5, 0.25), "")
+    assert result.source is source
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_versions(version: str) -> None:
     ],
 )
 def test_error_codes(code: int, failure: str) -> None:
-    found = parse_record(line(record(code=code, costs=[1e10])))
-    assert (found.run_secs, found.failure) == ((), failure)
+    output = parse_record(line(record(code=code, costs=[1e10])))
+    assert (output.run_secs, output.failure) == ((), failure)
     assert FAILURES[code] is Failure(failure)
 
 
@@ -109,9 +109,9 @@ def test_what_is_no_record_is_refused_with_the_reason(text: str, reason: str) ->
 def test_comments_and_empty_lines_are_no_records(tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     file.write_bytes(b"# made by\n\n{}\n  \n \xff\n[1]")
-    found = list(record_lines(file))
-    assert [(one.line, one.text) for one in found] == [(3, "{}"), (5, "\ufffd"), (6, "[1]")]
-    assert {one.file for one in found} == {file}
+    results = list(record_lines(file))
+    assert [(item.line, item.text) for item in results] == [(3, "{}"), (5, "\ufffd"), (6, "[1]")]
+    assert {item.file for item in results} == {file}
 
 
 def test_a_compressed_file_is_read_and_a_damaged_one_named(tmp_path: Path) -> None:

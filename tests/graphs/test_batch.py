@@ -16,16 +16,16 @@ def test_graphs_are_joined_into_one() -> None:
     assert batch.num_graphs == 3
     assert batch.batch.tolist() == np.repeat(np.arange(3), graphs.node_counts).tolist()
     for i in range(3):
-        one = graphs.select([i])
+        graph = graphs.select([i])
         nodes = batch.batch == i
-        assert batch.node_type[nodes].tolist() == one.node_type.tolist()
-        np.testing.assert_array_equal(batch.x[nodes].numpy(), one.x)
+        assert batch.node_type[nodes].tolist() == graph.node_type.tolist()
+        np.testing.assert_array_equal(batch.x[nodes].numpy(), graph.x)
         inside = nodes[batch.edge_index[0]]
         # An edge never leaves its graph, and nodes are numbered over the whole batch.
         assert torch.equal(inside, nodes[batch.edge_index[1]])
         first = int(graphs.node_offsets[i])
-        assert (batch.edge_index[:, inside] - first).tolist() == one.edge_index.tolist()
-        assert batch.edge_type[inside].tolist() == one.edge_type.tolist()
+        assert (batch.edge_index[:, inside] - first).tolist() == graph.edge_index.tolist()
+        assert batch.edge_type[inside].tolist() == graph.edge_type.tolist()
 
 
 def test_types_and_shapes() -> None:

@@ -36,11 +36,11 @@ def test_a_row_has_the_store_its_heaviest_loads_and_the_innermost_loops_that_rep
     store = [("BufferStore", 7, 0.0, 10.0), ("Add", 8, 0.0, 0.0)]
     loads = [("BufferLoad", 9, 0.0, 3.0), ("BufferLoad", 9, 0.0, 5.0), ("BufferLoad", 8, 0.0, 4.0)]
     second = [("BufferStore", 0, 0.0, 7.0), ("BufferLoad", 7, 0.0, 99.0)]  # the last load belongs to no store
-    found = buffer_stores(one_graph([*loops, *store, *loads, *second]), COLUMNS)
-    assert found.x.shape == (2, row_width(2))
-    assert found.batch.tolist() == [0, 0]
-    first, other = found.x[:, 1:].reshape(2, -1, 2)
-    assert found.x[:, 0].tolist() == [7, 1]
+    result = buffer_stores(one_graph([*loops, *store, *loads, *second]), COLUMNS)
+    assert result.x.shape == (2, row_width(2))
+    assert result.batch.tolist() == [0, 0]
+    first, other = result.x[:, 1:].reshape(2, -1, 2)
+    assert result.x[:, 0].tolist() == [7, 1]
     np.testing.assert_array_equal(first[:4], [[0, 10], [0, 5], [0, 4], [0, 3]])
     np.testing.assert_array_equal(first[4:, 0], [9, 8, 6, 5, 4, 3])
     np.testing.assert_array_equal(other[0], [0, 7])
@@ -53,16 +53,16 @@ def test_the_rows_of_a_graph_do_not_depend_on_the_others() -> None:
     population = synthetic.graphs(6)
     joined = ProgramGraphs.concatenate([population, one_graph([]), population])
     columns = np.arange(len(VALUES))
-    found = buffer_stores(joined, columns)
-    assert found.num_graphs == 13
-    assert 6 not in found.batch
-    assert len(found.x) > 2
+    output = buffer_stores(joined, columns)
+    assert output.num_graphs == 13
+    assert 6 not in output.batch
+    assert len(output.x) > 2
     for i in range(6):
-        own = buffer_stores(population.select([i]), columns).x
-        np.testing.assert_array_equal(found.x[found.batch == i], own)
-        np.testing.assert_array_equal(found.x[found.batch == 7 + i], own)
+        alone = buffer_stores(population.select([i]), columns).x
+        np.testing.assert_array_equal(output.x[output.batch == i], alone)
+        np.testing.assert_array_equal(output.x[output.batch == 7 + i], alone)
 
 
 def test_without_values_only_loops_are_counted() -> None:
-    found = buffer_stores(synthetic.graphs(3), np.zeros(0, np.int64))
-    assert found.x.shape[1] == row_width(0) == 1
+    results = buffer_stores(synthetic.graphs(3), np.zeros(0, np.int64))
+    assert results.x.shape[1] == row_width(0) == 1

@@ -91,9 +91,9 @@ def test_fasttext_that_fails_is_a_clear_error(graphs: ProgramGraphs) -> None:
 def test_walks_follow_child_edges(graphs: ProgramGraphs) -> None:
     allowed = set()
     for i in range(len(graphs)):
-        one = graphs.select([i])
-        for source, target in one.edge_index[:, one.edge_type == Relation.CHILD].T.tolist():
-            pair = (int(one.node_type[source]), int(one.node_type[target]))
+        graph = graphs.select([i])
+        for source, target in graph.edge_index[:, graph.edge_type == Relation.CHILD].T.tolist():
+            pair = (int(graph.node_type[source]), int(graph.node_type[target]))
             allowed |= {pair, pair[::-1]}
     walks = random_walks(graphs, 2000, 6, 0)
     assert (walks.shape, walks.dtype) == ((2000, 6), np.int32)
@@ -104,11 +104,11 @@ def test_walks_follow_child_edges(graphs: ProgramGraphs) -> None:
 
 
 def test_a_walk_stays_on_a_tree_of_one_node() -> None:
-    one = ProgramGraphs(
+    graph = ProgramGraphs(
         ("PrimFunc",), np.zeros(1, np.int32), np.zeros((1, 1), np.float32), np.zeros((2, 0), np.int32),
         np.zeros(0, np.int8), np.array([0, 1], np.int64), np.zeros(2, np.int64),
     )  # fmt: skip
-    assert random_walks(one, 3, 4, 0).tolist() == [[0] * 4] * 3
+    assert random_walks(graph, 3, 4, 0).tolist() == [[0] * 4] * 3
 
 
 def test_what_cannot_be_trained_on_is_a_clear_error(graphs: ProgramGraphs) -> None:

@@ -45,23 +45,23 @@ def test_every_node_of_a_graph_has_the_facts_of_its_own_target() -> None:
     graphs = synthetic.graphs(3)
     targets = ["llvm -mcpu=cascadelake -num-cores=4", "llvm", "llvm -mcpu=znver3 -num-cores=2"]
     before = graphs.x.copy()
-    found = with_processors(replace(graphs, x=before.copy()), targets)
-    own = columns(["target"])
+    result = with_processors(replace(graphs, x=before.copy()), targets)
+    used = columns(["target"])
     expected = np.log2(1 + np.array([[4, 64, 64, 32768, 1048576], [0] * 5, [2, 32, 32, 32768, 524288]], np.float32))
     for graph, row in enumerate(expected):
-        begin, end = found.node_offsets[graph : graph + 2]
-        np.testing.assert_array_equal(found.x[begin:end, own], np.tile(row, (end - begin, 1)))
-    others = np.setdiff1d(np.arange(before.shape[1]), own)
-    np.testing.assert_array_equal(found.x[:, others], before[:, others])
+        begin, end = result.node_offsets[graph : graph + 2]
+        np.testing.assert_array_equal(result.x[begin:end, used], np.tile(row, (end - begin, 1)))
+    others = np.setdiff1d(np.arange(before.shape[1]), used)
+    np.testing.assert_array_equal(result.x[:, others], before[:, others])
 
 
 def test_values_that_cannot_be_written_are_copied() -> None:
     graphs = synthetic.graphs(2)
     graphs.x.flags.writeable = False
     before = graphs.x.copy()
-    found = with_processors(graphs, ["llvm -mcpu=znver3 -num-cores=2"] * 2)
+    output = with_processors(graphs, ["llvm -mcpu=znver3 -num-cores=2"] * 2)
     np.testing.assert_array_equal(graphs.x, before)
-    assert found.x[:, columns(["target"])].all()
+    assert output.x[:, columns(["target"])].all()
 
 
 def test_no_graphs_have_no_targets() -> None:

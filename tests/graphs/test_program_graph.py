@@ -118,8 +118,8 @@ def test_a_wrong_number_in_graphs_is_found(name: str, place: Any, value: float) 
     graphs = synthetic.graphs(5)
     array = getattr(graphs, name).copy()
     array[place] = value
-    found = replace(graphs, **{name: array}).wrong()
-    assert found == name or ("offsets" in name and found is not None)
+    result = replace(graphs, **{name: array}).wrong()
+    assert result == name or ("offsets" in name and result is not None)
 
 
 @pytest.mark.parametrize("name", ["node_offsets", "edge_offsets", "node_type", "x", "edge_type", "edge_index"])

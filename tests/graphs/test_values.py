@@ -20,9 +20,9 @@ def test_each_group_is_a_run_of_columns() -> None:
 
 
 def test_columns_ascend_whatever_the_order_of_the_groups() -> None:
-    found = columns(["work", "dtype", "work"])
-    assert found.tolist() == [*range(2, 6), *range(50, 63)]
-    assert found.dtype == np.int64
+    result = columns(["work", "dtype", "work"])
+    assert result.tolist() == [*range(2, 6), *range(50, 63)]
+    assert result.dtype == np.int64
     assert columns([]).tolist() == []
     assert columns(GROUPS).tolist() == [*range(80)]
 

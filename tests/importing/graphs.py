@@ -21,7 +21,7 @@ def computed(graph: Graph, inputs: Mapping[str, Any], opset: int = 18) -> Sequen
         inputs: Its inputs by name.
         opset: Of its operators.
     """
-    names: dict[Tensor, str] = {one: one.name for one in graph.inputs}
+    names: dict[Tensor, str] = {operand: operand.name for operand in graph.inputs}
     weights: list[onnx.TensorProto] = []
 
     def name_of(operand: Any) -> str:
@@ -35,15 +35,17 @@ def computed(graph: Graph, inputs: Mapping[str, Any], opset: int = 18) -> Sequen
     nodes = []
     for node in graph.nodes:
         attributes = {name: value for name, value in node.attributes.items() if value is not None}
-        operands = [name_of(one) for one in node.inputs]
-        nodes.append(helper.make_node(node.operator, operands, [name_of(one) for one in node.outputs], **attributes))
+        operands = [name_of(operand) for operand in node.inputs]
+        nodes.append(
+            helper.make_node(node.operator, operands, [name_of(output) for output in node.outputs], **attributes)
+        )
     for number, (_, output) in enumerate(graph.outputs):
         nodes.append(helper.make_node("Identity", [name_of(output)], [f"output{number}"]))
     given = [
-        helper.make_tensor_value_info(one.name, helper.np_dtype_to_tensor_dtype(one.dtype), one.shape)
-        for one in graph.inputs
+        helper.make_tensor_value_info(operand.name, helper.np_dtype_to_tensor_dtype(operand.dtype), operand.shape)
+        for operand in graph.inputs
     ]
     outputs = [onnx.ValueInfoProto(name=f"output{number}") for number in range(len(graph.outputs))]
     whole = helper.make_graph(nodes, "graph", given, outputs, weights)
     model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-    return reference(model, {one.name: inputs[one.name] for one in graph.inputs})
+    return reference(model, {operand.name: inputs[operand.name] for operand in graph.inputs})

@@ -39,6 +39,6 @@ def body(
     return helper.make_graph(
         list(nodes),
         name,
-        [onnx.ValueInfoProto(name=one) for one in inputs],
-        [onnx.ValueInfoProto(name=one) for one in outputs],
+        [onnx.ValueInfoProto(name=operand) for operand in inputs],
+        [onnx.ValueInfoProto(name=output) for output in outputs],
     )

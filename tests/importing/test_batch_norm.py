@@ -80,7 +80,7 @@ def test_what_is_not_folded(reason: str) -> None:
         factor[...] = np.inf
     if reason == "float16":
         x, factor = x.astype(np.float16), factor.astype(np.float16)
-        constants = {name: one.astype(np.float16) for name, one in constants.items()}
+        constants = {name: constant.astype(np.float16) for name, constant in constants.items()}
     nodes = [first, helper.make_node("Mul", ["y", "f"], ["z"])]
     if reason == "read twice":
         nodes += [helper.make_node("Relu", ["y"], ["r"]), helper.make_node("Add", ["z", "r"], ["out"])]
@@ -92,5 +92,5 @@ def test_what_is_not_folded(reason: str) -> None:
 
 
 def test_affine() -> None:
-    factor, summand = affine([np.array([one], np.float32) for one in (2, 3, 5, 15)], 1.0)
+    factor, summand = affine([np.array([item], np.float32) for item in (2, 3, 5, 15)], 1.0)
     np.testing.assert_array_equal([factor, summand], [[0.5], [0.5]])

@@ -29,7 +29,7 @@ def simplified(nodes: list[onnx.NodeProto], outputs: list[str], inputs: dict[str
 
 
 def operators(graph: Graph) -> list[str]:
-    return [one.operator for one in graph.nodes]
+    return [node.operator for node in graph.nodes]
 
 
 def branches(condition: str) -> onnx.NodeProto:

@@ -27,7 +27,7 @@ class Several(nn.Module):
         three = nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True)
         middle = x.median(1)
         distances = (torch.cdist(x, 2 * x), torch.cdist(x, x + 1, p=1.0), torch.cdist(x, x + 1, p=3.0))
-        found = (torch.searchsorted(ordered, x), torch.searchsorted(ordered, ordered, right=True))
+        result = (torch.searchsorted(ordered, x), torch.searchsorted(ordered, ordered, right=True))
         return (
             nn.functional.logsigmoid(90 * x),
             x.prod(1),
@@ -35,7 +35,7 @@ class Several(nn.Module):
             x.cumprod(0),
             *middle,
             *distances,
-            *found,
+            *result,
             attended,
             three,
         )
@@ -60,8 +60,8 @@ def test_what_the_exporter_lacks_is_written_otherwise(layer: nn.Module, shape: t
     image = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     program = exported.export(layer, (image,), "pool")
     name = next(iter(exported.open_shapes(program, "pool")))
-    found: Any = onnx_graphs.run(exported.to_onnx(program, "pool"), {name: image})
-    for output, expected in zip(found, exported.run(program, {name: image}), strict=True):
+    results: Any = onnx_graphs.run(exported.to_onnx(program, "pool"), {name: image})
+    for output, expected in zip(results, exported.run(program, {name: image}), strict=True):
         np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
 
 

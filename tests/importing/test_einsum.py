@@ -52,7 +52,7 @@ def test_attention_is_a_product_of_matrices() -> None:
 
     inputs = {name: np.zeros((2, 3, 4, 5), np.float32) for name in "xy"}
     node = helper.make_node("Einsum", ["x", "y"], ["z"], equation="bhqd,bhkd->bhqk")
-    assert [one.operator for one in simplified(model_of(node, inputs), "model").nodes] == ["Transpose", "MatMul"]
+    assert [item.operator for item in simplified(model_of(node, inputs), "model").nodes] == ["Transpose", "MatMul"]
 
 
 def test_two_sizes_of_an_index_are_refused() -> None:

@@ -28,9 +28,9 @@ def test_nested_inputs_and_outputs_are_in_order() -> None:
     program = exported.export(Nested(), inputs, "net")
     assert exported.accepts(program)
     assert exported.open_shapes(program, "net") == {"x": (2,), "pair_0": (2,), "pair_1": (1,)}
-    found = exported.examples(program, "net")
-    assert {name: array.tolist() for name, array in found.items()} == {"x": [0, 0], "pair_0": [1, 1], "pair_1": [5]}
-    assert [output.tolist() for output in exported.run(program, found)] == [[2, 2], [5], [0, 0]]
+    result = exported.examples(program, "net")
+    assert {name: array.tolist() for name, array in result.items()} == {"x": [0, 0], "pair_0": [1, 1], "pair_1": [5]}
+    assert [output.tolist() for output in exported.run(program, result)] == [[2, 2], [5], [0, 0]]
 
 
 def test_arrays_are_tensors_and_one_is_a_tuple_of_one() -> None:
@@ -45,8 +45,8 @@ def test_a_module_is_exported_as_in_inference_and_left_as_it_was() -> None:
     image = torch.randn(1, 1, 2, 2)
     program = exported.export(module, image, "net")
     assert [layer.training for layer in module.modules()] == [True, True, False, True]
-    (found,) = exported.run(program, exported.examples(program, "net"))
-    np.testing.assert_allclose(found, module.eval()(image).detach().numpy(), atol=1e-6)
+    (results,) = exported.run(program, exported.examples(program, "net"))
+    np.testing.assert_allclose(results, module.eval()(image).detach().numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [3, 0.5, None])
@@ -58,8 +58,8 @@ def test_arguments_that_are_no_tensors_are_part_of_the_network(scale: float | No
     x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
     program = exported.export(Scaled(), (x, scale, y), "net")
     assert list(exported.open_shapes(program, "net")) == ["x", "y"]
-    (found,) = exported.run(program, exported.examples(program, "net"))
-    np.testing.assert_allclose(found, Scaled()(x, scale, y).numpy())
+    (values,) = exported.run(program, exported.examples(program, "net"))
+    np.testing.assert_allclose(values, Scaled()(x, scale, y).numpy())
     pytest.importorskip("onnxscript")
     assert len(exported.to_onnx(program, "net").graph.input) == 2
 
@@ -113,9 +113,9 @@ def test_open_sizes_are_fixed_and_the_outputs_stay(tmp_path: Path) -> None:
     assert exported.open_shapes(fixed, "net") == {"image": (2, 3, 8, 12)}
     assert exported.with_shapes(fixed, {"image": (2, 3, 8, 12)}, "net") is fixed
     image = torch.randn(2, 3, 8, 12)
-    (found,) = exported.run(fixed, {"image": image.numpy()})
+    (tensor,) = exported.run(fixed, {"image": image.numpy()})
     with torch.no_grad():
-        np.testing.assert_allclose(found, make(Convolutional)(image).numpy(), atol=1e-5)
+        np.testing.assert_allclose(tensor, make(Convolutional)(image).numpy(), atol=1e-5)
     with pytest.raises(WorkError, match=r"torch.export cannot export net with these shapes: "):
         exported.with_shapes(program, {"image": (2, 3, 128, 12)}, "net")
 
@@ -128,7 +128,7 @@ def test_the_digest_is_of_the_program_its_sizes_and_weights(tmp_path: Path) -> N
     other = make(Convolutional)
     with torch.no_grad():
         other.classify.bias[0] += 1
-    before, after = (exported.export(one, example(one), "net") for one in (make(Convolutional), other))
+    before, after = (exported.export(item, example(item), "net") for item in (make(Convolutional), other))
     assert exported.digest(before) != exported.digest(after)
 
 
@@ -169,10 +169,10 @@ def test_a_program_is_written_in_onnxs_operators_with_its_tensors_in_order(capfd
     capfd.readouterr()
     model = exported.to_onnx(program, "mixed")
     assert capfd.readouterr() == ("", "")
-    assert [one.type.tensor_type.shape.dim[0].dim_value for one in model.graph.input] == [2, 3]
-    names = [one.name for one in model.graph.input]
-    found = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs.values(), strict=True)))
-    for output, expected in zip(found, exported.run(program, inputs), strict=True):
+    assert [value.type.tensor_type.shape.dim[0].dim_value for value in model.graph.input] == [2, 3]
+    names = [value.name for value in model.graph.input]
+    total = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs.values(), strict=True)))
+    for output, expected in zip(total, exported.run(program, inputs), strict=True):
         np.testing.assert_array_equal(output, expected)
 
 

@@ -11,15 +11,15 @@ OPSETS = [helper.make_opsetid("", 18)]
 
 def test_operators_on_constants_are_computed() -> None:
     node = helper.make_node("Split", ["x", "sizes"], ["a", "b"], axis=0)
-    found = evaluate(node, [np.arange(5), np.array([2, 3])], OPSETS)
-    assert found is not None
-    assert [one.tolist() for one in found] == [[0, 1], [2, 3, 4]]
+    result = evaluate(node, [np.arange(5), np.array([2, 3])], OPSETS)
+    assert result is not None
+    assert [item.tolist() for item in result] == [[0, 1], [2, 3, 4]]
 
 
 def test_operands_may_be_left_out() -> None:
-    found = evaluate(helper.make_node("Clip", ["x", "", "high"], ["y"]), [np.arange(4), None, np.array(2)], OPSETS)
-    assert found is not None
-    assert found[0].tolist() == [0, 1, 2, 2]
+    output = evaluate(helper.make_node("Clip", ["x", "", "high"], ["y"]), [np.arange(4), None, np.array(2)], OPSETS)
+    assert output is not None
+    assert output[0].tolist() == [0, 1, 2, 2]
 
 
 def test_what_is_random_or_unknown_is_not_computed() -> None:

@@ -70,24 +70,24 @@ TYPES = {name: np.dtype(name) for name in ("float32", "float16", "int64", "int8"
 
 def test_inputs_are_drawn_the_same_every_time() -> None:
     shapes = dict.fromkeys(TYPES, (4, 50))
-    one, two = example_inputs("net", shapes, TYPES, {}), example_inputs("net", shapes, TYPES, {})
-    assert list(one) == list(TYPES)
+    example, two = example_inputs("net", shapes, TYPES, {}), example_inputs("net", shapes, TYPES, {})
+    assert list(example) == list(TYPES)
     for name, dtype in TYPES.items():
-        assert one[name].dtype == dtype
-        np.testing.assert_array_equal(one[name], two[name])
-    assert set(np.unique(one["int64"])) == set(np.unique(one["int8"])) == {0, 1}
-    assert set(np.unique(one["bool"])) == {False, True}
-    assert 0.5 < one["float32"].std() < 1.5
+        assert example[name].dtype == dtype
+        np.testing.assert_array_equal(example[name], two[name])
+    assert set(np.unique(example["int64"])) == set(np.unique(example["int8"])) == {0, 1}
+    assert set(np.unique(example["bool"])) == {False, True}
+    assert 0.5 < example["float32"].std() < 1.5
 
 
 def test_the_users_inputs_are_kept() -> None:
     ids = np.arange(8)[::2].reshape(2, 2)
-    found = example_inputs(
+    result = example_inputs(
         "net", {"x": (), "ids": (2, 2)}, {"x": TYPES["float32"], "ids": TYPES["int64"]}, {"ids": ids}
     )
-    np.testing.assert_array_equal(found["ids"], ids)
-    assert found["ids"].flags.c_contiguous
-    assert found["x"].shape == ()
+    np.testing.assert_array_equal(result["ids"], ids)
+    assert result["ids"].flags.c_contiguous
+    assert result["x"].shape == ()
 
 
 def test_inputs_of_another_kind_are_named() -> None:
@@ -99,9 +99,9 @@ def test_inputs_of_another_kind_are_named() -> None:
 
 def test_inputs_are_read_by_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", ids=np.arange(3), mask=np.ones(2, bool))
-    found = read_inputs(tmp_path / "in.npz")
-    assert list(found) == ["ids", "mask"]
-    assert found["ids"].tolist() == [0, 1, 2]
+    results = read_inputs(tmp_path / "in.npz")
+    assert list(results) == ["ids", "mask"]
+    assert results["ids"].tolist() == [0, 1, 2]
 
 
 class Trap:

@@ -23,11 +23,11 @@ def compare(x: Any, scales: Any, sizes: Any, roi: Any = EMPTY, opset: int = 19, 
         given["sizes"] = np.array(sizes)
     names = ["x", "roi", "scales" if scales is not None else "", *(["sizes"] if sizes is not None else [])]
     model = model_of(helper.make_node("Resize", names, ["y"], **attributes), {}, given, opset)
-    [(_, found)] = simplify(model, "net", ("Resize",), EXPANSIONS).outputs
+    [(_, result)] = simplify(model, "net", ("Resize",), EXPANSIONS).outputs
     [wanted] = reference(model, {})
-    assert isinstance(found, np.ndarray)
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert isinstance(result, np.ndarray)
+    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -47,8 +47,8 @@ def test_a_file_of_pytorch_gives_pytorchs_outputs(kind: Any, dynamo: bool, tmp_p
 
 def test_without_onnx_runtime_its_own_evaluator_runs_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    (found,) = onnx_graphs.run(relu([2]), {"x": np.array([-1.0, 2.0], np.float32)}) or ()
-    assert found.tolist() == [0.0, 2.0]
+    (result,) = onnx_graphs.run(relu([2]), {"x": np.array([-1.0, 2.0], np.float32)}) or ()
+    assert result.tolist() == [0.0, 2.0]
     unknown = model([helper.make_node("Nosuch", ["x"], ["y"])], [2])
     assert onnx_graphs.run(unknown, {"x": np.zeros(2, np.float32)}) is None
 

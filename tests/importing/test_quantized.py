@@ -58,13 +58,13 @@ class Drawn:
         first = next(iter(self.operands))
         # ONNX Runtime takes a zero point for each channel of the weights only where it is known to be 0.
         open_ = [name for name in self.operands if name != "wz" and self.choice.random() < 0.3]
-        inputs = {name: one for name, one in self.operands.items() if name == first or name in open_}
-        weights = {name: one for name, one in self.operands.items() if name not in inputs}
+        inputs = {name: operand for name, operand in self.operands.items() if name == first or name in open_}
+        weights = {name: operand for name, operand in self.operands.items() if name not in inputs}
         node = helper.make_node(operator, list(self.operands), outputs, **self.attributes)
         model = model_of(node, inputs, weights, opset=opset)
-        for own, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
-            assert (own.shape, own.dtype) == (wanted.shape, wanted.dtype)
-            np.testing.assert_allclose(own, wanted, rtol=1e-6, atol=0)
+        for actual, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
+            assert (actual.shape, actual.dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=0)
 
 
 def parameters(drawn: Drawn, shape: tuple[int, ...], opset: int) -> tuple[int, ...]:

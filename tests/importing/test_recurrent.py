@@ -73,16 +73,16 @@ def drawn_layer(operator: str, seed: int) -> tuple[onnx.ModelProto, dict[str, An
     if choice.random() < 0.5:
         chosen = choice.choices(list(ACTIVATIONS), k=functions * count)
         attributes["activations"] = chosen
-        alpha = [choice.uniform(0.2, 0.8) for one in chosen if ACTIVATIONS[one]]
-        beta = [choice.uniform(0.2, 0.8) for one in chosen if ACTIVATIONS[one] == 2]
+        alpha = [choice.uniform(0.2, 0.8) for item in chosen if ACTIVATIONS[item]]
+        beta = [choice.uniform(0.2, 0.8) for item in chosen if ACTIVATIONS[item] == 2]
         attributes |= ({"activation_alpha": alpha} if alpha else {}) | ({"activation_beta": beta} if beta else {})
     if operator == "GRU":
         attributes["linear_before_reset"] = choice.randrange(2)
     if operator == "LSTM":
         attributes["input_forget"] = choice.randrange(2)
     node = helper.make_node(operator, names, ["y", "h", "c"][: 3 if operator == "LSTM" else 2], **attributes)
-    inputs = {name: one for name, one in operands.items() if name in given}
-    weights = {name: one for name, one in operands.items() if name not in given}
+    inputs = {name: operand for name, operand in operands.items() if name in given}
+    weights = {name: operand for name, operand in operands.items() if name not in given}
     model = model_of(node, inputs, weights, opset=choice.choice([7, 14]))
     return model, inputs
 
@@ -91,9 +91,9 @@ def drawn_layer(operator: str, seed: int) -> tuple[onnx.ModelProto, dict[str, An
 @pytest.mark.parametrize("operator", GATES)
 def test_as_onnx_runtime_computes_it(operator: str, seed: int) -> None:
     model, inputs = drawn_layer(operator, seed)
-    for own, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
-        assert (own.shape, own.dtype) == (wanted.shape, wanted.dtype)
-        np.testing.assert_allclose(own, wanted, rtol=1e-4, atol=1e-5)
+    for actual, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
+        assert (actual.shape, actual.dtype) == (wanted.shape, wanted.dtype)
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("operator", GATES)
@@ -111,9 +111,11 @@ def test_with_the_batch_first(operator: str) -> None:
     node = helper.make_node(operator, list(operands), ["y", "h"], hidden_size=HIDDEN, layout=1)
     model = model_of(node, {"x": operands.pop("x")}, operands, opset=14)
     inputs = {"x": draw.normal(size=shapes["x"]).astype(np.float32)}
-    for own, wanted in zip(computed(graph_of(model), inputs), ReferenceEvaluator(model).run(None, inputs), strict=True):
-        assert own.shape == wanted.shape
-        np.testing.assert_allclose(own, wanted, rtol=1e-4, atol=1e-5)
+    for actual, wanted in zip(
+        computed(graph_of(model), inputs), ReferenceEvaluator(model).run(None, inputs), strict=True
+    ):
+        assert actual.shape == wanted.shape
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
@@ -136,17 +138,17 @@ def test_with_weights_that_are_integers(dtype: Any, direction: str, is_per_chann
     node = helper.make_node("DynamicQuantizeLSTM", names, outputs, domain="com.microsoft", **attributes)
     inputs = {"x": draw.normal(size=(STEPS, BATCH, FEATURES)).astype(np.float32)}
     model = model_of(node, inputs, operands, opset=14, domains={"com.microsoft": 1})
-    for own, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
-        np.testing.assert_allclose(own, wanted, rtol=1e-5, atol=1e-5)
+    for actual, wanted in zip(computed(graph_of(model), inputs), reference(model, inputs), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_the_input_of_all_steps_is_one_product() -> None:
     draw = np.random.default_rng(0)
-    x, w, r = (draw.normal(size=one).astype(np.float32) for one in ((STEPS, 1, 2), (2, 20, 2), (2, 20, 5)))
+    x, w, r = (draw.normal(size=item).astype(np.float32) for item in ((STEPS, 1, 2), (2, 20, 2), (2, 20, 5)))
     node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5, direction="bidirectional")
     graph = graph_of(model_of(node, {"x": x}, {"w": w, "r": r}))
     # The first state is zero, and so is its product.
-    assert sum(one.operator == "MatMul" for one in graph.nodes) == 1 + 2 * (STEPS - 1)
+    assert sum(node.operator == "MatMul" for node in graph.nodes) == 1 + 2 * (STEPS - 1)
 
 
 @pytest.mark.parametrize(
@@ -158,14 +160,14 @@ def test_the_input_of_all_steps_is_one_product() -> None:
     ],
 )
 def test_what_is_refused(attributes: dict[str, Any], reason: str) -> None:
-    x, w, r = (np.zeros(one, np.float32) for one in ((2, 1, 3), (1, 4, 3), (1, 4, 4)))
+    x, w, r = (np.zeros(item, np.float32) for item in ((2, 1, 3), (1, 4, 3), (1, 4, 4)))
     model = model_of(helper.make_node("RNN", ["x", "w", "r"], ["y"], **attributes), {"x": x}, {"w": w, "r": r})
     with pytest.raises(InputError, match=reason):
         graph_of(model)
 
 
 def test_a_very_long_sequence_is_refused() -> None:
-    x, w, r = (np.zeros(one, np.float32) for one in ((5000, 1, 3), (1, 4, 3), (1, 4, 4)))
+    x, w, r = (np.zeros(item, np.float32) for item in ((5000, 1, 3), (1, 4, 3), (1, 4, 4)))
     model = model_of(helper.make_node("RNN", ["x", "w", "r"], ["y"]), {"x": x}, {"w": w, "r": r})
     with pytest.raises(InputError, match="it has 5000 steps, and 1 to 2048 can be unrolled"):
         graph_of(model)

@@ -41,24 +41,24 @@ def unpool(output_shape: list[int] | None, **attributes: Any) -> tuple[list[str]
     constants = {"i": PLACES} | ({} if output_shape is None else {"s": np.array(output_shape)})
     graph = simplify(model_of(node, POOLED, constants, opset=11), "net", KEPT, EXPANSIONS)
     values: dict[Any, Any] = {graph.inputs[0]: POOLED["x"]}
-    for one in graph.nodes:
-        names = [f"i{number}" if value is not None else "" for number, value in enumerate(one.inputs)]
-        given = [value if isinstance(value, np.ndarray) else values.get(value) for value in one.inputs]
+    for item in graph.nodes:
+        names = [f"i{number}" if value is not None else "" for number, value in enumerate(item.inputs)]
+        given = [value if isinstance(value, np.ndarray) else values.get(value) for value in item.inputs]
         feed = {name: value for name, value in zip(names, given, strict=True) if name}
-        proto = helper.make_node(one.operator, names, ["y"], **one.attributes)
-        [values[one.outputs[0]]] = ReferenceEvaluator(model_of(proto, feed, opset=18)).run(None, feed)
-    return [one.operator for one in graph.nodes], values[graph.outputs[0][1]]
+        proto = helper.make_node(item.operator, names, ["y"], **item.attributes)
+        [values[item.outputs[0]]] = ReferenceEvaluator(model_of(proto, feed, opset=18)).run(None, feed)
+    return [node.operator for node in graph.nodes], values[graph.outputs[0][1]]
 
 
 def test_each_element_goes_back_to_its_place() -> None:
     wanted = np.zeros((1, 1, 4, 4), np.float32)
     wanted[0, 0, [1, 1, 3, 3], [1, 3, 1, 3]] = [1, 2, 3, 4]
-    operators, found = unpool(None, kernel_shape=[2, 2], strides=[2, 2])
+    operators, result = unpool(None, kernel_shape=[2, 2], strides=[2, 2])
     assert "Pad" not in operators
-    np.testing.assert_array_equal(found, wanted)
-    operators, found = unpool([1, 1, 5, 6], kernel_shape=[2, 2], strides=[2, 2])
+    np.testing.assert_array_equal(result, wanted)
+    operators, result = unpool([1, 1, 5, 6], kernel_shape=[2, 2], strides=[2, 2])
     assert operators[-1] == "Pad"
-    np.testing.assert_array_equal(found, np.pad(wanted, ((0, 0), (0, 0), (0, 1), (0, 2))))
+    np.testing.assert_array_equal(result, np.pad(wanted, ((0, 0), (0, 0), (0, 1), (0, 2))))
 
 
 def test_a_smaller_output_is_refused() -> None:

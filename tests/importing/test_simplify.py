@@ -19,7 +19,7 @@ def simplified(made: onnx.ModelProto, *more: str, seconds: float = 60.0) -> Grap
 
 
 def operators(graph: Graph) -> list[str]:
-    return [one.operator for one in graph.nodes]
+    return [node.operator for node in graph.nodes]
 
 
 def test_constants_are_computed_and_unread_operators_left_out() -> None:
@@ -55,7 +55,7 @@ def test_a_composite_operator_is_replaced_by_onnxs_definition() -> None:
     nodes = [helper.make_node("HardSwish", ["x"], ["y"], name="activation")]
     graph = simplified(model(nodes, {"x": [4]}, ["y"]), "Clip", "Div", "Max", "Min", "HardSigmoid")
     assert "HardSwish" not in operators(graph)
-    assert {one.name for one in graph.nodes} == {"activation"}
+    assert {node.name for node in graph.nodes} == {"activation"}
 
 
 def test_outputs_may_be_inputs_constants_and_the_same() -> None:

@@ -67,7 +67,7 @@ def test_a_file_is_a_network_of_its_stems_name(suffix: str, folder: Path) -> Non
     for source in (path, str(path), path.name):
         model = load_model(source, trusted=True)
         assert model.name == "my.net"
-        assert {name: (one.shape, one.dtype) for name, one in model.inputs.items()} == {
+        assert {name: (operand.shape, operand.dtype) for name, operand in model.inputs.items()} == {
             "ids": ((1, 5), np.int64),
             "mask": ((1, 5), np.int64),
         }
@@ -83,17 +83,17 @@ def test_a_file_is_a_network_of_its_stems_name(suffix: str, folder: Path) -> Non
 
 @pytest.mark.usefixtures("folder")
 def test_a_function_gives_a_module_or_a_program() -> None:
-    one, two = load_model("my_functions:small"), load_model("my_functions:program")
-    assert (one.name, two.name) == ("small", "program")
-    assert_right(one, make(Transformer))
-    assert_right(two, make(Transformer))
+    module, exported = load_model("my_functions:small"), load_model("my_functions:program")
+    assert (module.name, exported.name) == ("small", "program")
+    assert_right(module, make(Transformer))
+    assert_right(exported, make(Transformer))
     # The values that it returns are used; those of the user come before them.
-    assert one.inputs["mask"].tolist() == [[1, 1, 1, 0, 0]]
+    assert module.inputs["mask"].tolist() == [[1, 1, 1, 0, 0]]
     ids = np.array([[3, 1, 4, 1, 5]])
     mine = load_model("my_functions:small", {"ids": ids})
     assert mine.inputs["ids"].tolist() == ids.tolist()
     assert mine.inputs["mask"].tolist() == [[1, 1, 1, 0, 0]]
-    assert mine.digest == one.digest
+    assert mine.digest == module.digest
 
 
 @pytest.mark.usefixtures("folder")
@@ -121,7 +121,7 @@ def test_objects_are_networks_of_their_classes_names(tmp_path: Path) -> None:
         assert_right(model, module)
     assert of_module.digest == by_name.digest == of_program.digest
     proto = onnx.load(export_onnx(module, tmp_path / "net.onnx", dynamo=False))
-    assert [one.name for one in (of_module, of_program, load_model(proto))] == [
+    assert [item.name for item in (of_module, of_program, load_model(proto))] == [
         "Convolutional",
         "ExportedProgram",
         "ModelProto",
@@ -239,7 +239,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _forget() -> object:
     yield
-    for name in [one for one in sys.modules if one.startswith("my_")]:
+    for name in [module for module in sys.modules if module.startswith("my_")]:
         del sys.modules[name]
 
 
@@ -250,8 +250,8 @@ def test_a_function_of_the_current_directory_draws_the_same_weights_every_time(n
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    one, two = call_function(name), call_function(name)
-    assert torch.equal(one, two)
+    first, second = call_function(name), call_function(name)
+    assert torch.equal(first, second)
     assert sys.path == path
     assert torch.equal(torch.rand(2), expected)
 

@@ -32,12 +32,12 @@ def outputs(mod: tvm.IRModule) -> list[npt.NDArray[Any]]:
     """What a module computes of drawn inputs, with TVM's default schedules."""
     rng = np.random.default_rng(0)
     drawn = [
-        rng.standard_normal([int(size) for size in one.ty.shape]).astype(str(one.ty.dtype))
-        for one in mod["main"].params
+        rng.standard_normal([int(size) for size in parameter.ty.shape]).astype(str(parameter.ty.dtype))
+        for parameter in mod["main"].params
     ]
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
-    found = machine["main"](*(tvm.runtime.tensor(one) for one in drawn))
-    return [one.numpy() for one in ([found] if isinstance(found, tvm.runtime.Tensor) else found)]
+    result = machine["main"](*(tvm.runtime.tensor(item) for item in drawn))
+    return [item.numpy() for item in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
 
 
 def transposes(mod: tvm.IRModule) -> int:

@@ -30,22 +30,22 @@ def keys(mod: tvm.IRModule) -> set[str]:
 
 def test_each_replacement_is_a_task_and_stands_for_one(network: Any) -> None:
     direct, other, *_ = network
-    found = replacements(direct, other)
-    assert len(found) == 2
-    assert set(found) == keys(other) - keys(direct)
-    assert set(found.values()) == keys(direct) - keys(other)
+    result = replacements(direct, other)
+    assert len(result) == 2
+    assert set(result) == keys(other) - keys(direct)
+    assert set(result.values()) == keys(direct) - keys(other)
     names = {task.key: task.name for task in extract_tasks(other, local_target())}
-    assert all("winograd" in names[key] for key in found)
+    assert all("winograd" in names[key] for key in result)
     assert replacements(direct, direct) == {}
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_mixed_network_has_the_chosen_tasks_and_computes_the_same(network: Any, number: int) -> None:
     direct, other, image, expected = network
-    found = replacements(direct, other)
-    chosen = sorted(found)[:number]
+    results = replacements(direct, other)
+    chosen = sorted(results)[:number]
     mod = mixed(direct, other, chosen)
-    replaced = {found[key] for key in chosen}
+    replaced = {results[key] for key in chosen}
     assert keys(mod) == keys(direct) - replaced | set(chosen)
     np.testing.assert_allclose(output(mod, image), expected, atol=1e-4)
 

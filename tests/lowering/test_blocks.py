@@ -47,7 +47,7 @@ def test_elementwise_is_who_reads_at_its_own_position() -> None:
 def test_contiguous_is_who_has_the_variable_last_or_not_at_all() -> None:
     sch = schedule()
     stmt = sch.get(sch.get_sblock("T_matmul_NN"))
-    row, column, k = (one.var for one in stmt.iter_vars)
+    row, column, k = (iter_var.var for iter_var in stmt.iter_vars)
     regions: dict[str, Any] = {str(region.source.name): region for region in stmt.reads}
     assert is_contiguous(regions["right"], column)
     assert not is_contiguous(regions["right"], k)

@@ -20,11 +20,11 @@ def test_weights_are_transposed_now_and_images_later() -> None:
     torch.manual_seed(0)
     module, image = Residual(8), torch.randn(1, 3, 12, 12)
     mod = channels_last(to_relax(module, image))
-    found = rearrange_constants(mod)
+    result = rearrange_constants(mod)
     # The image and the output remain.
-    assert mod["main"].script().count("R.permute_dims") > 2 == found["main"].script().count("R.permute_dims")
-    assert "R.reshape" not in found["main"].script()
-    np.testing.assert_allclose(output(found, image), module(image).detach(), atol=1e-4)
+    assert mod["main"].script().count("R.permute_dims") > 2 == result["main"].script().count("R.permute_dims")
+    assert "R.reshape" not in result["main"].script()
+    np.testing.assert_allclose(output(result, image), module(image).detach(), atol=1e-4)
 
 
 class Shapes(nn.Module):
@@ -42,10 +42,10 @@ class Shapes(nn.Module):
 
 def test_transposes_and_reshapes_of_constants_alone_are_computed() -> None:
     x = torch.randn(4, 6)
-    found = rearrange_constants(to_relax(Shapes(), x))
-    assert found["main"].script().count("R.permute_dims") == 1
-    assert found["main"].script().count("R.reshape") == 1
-    np.testing.assert_array_equal(output(found, x), Shapes()(x))
+    results = rearrange_constants(to_relax(Shapes(), x))
+    assert results["main"].script().count("R.permute_dims") == 1
+    assert results["main"].script().count("R.reshape") == 1
+    np.testing.assert_array_equal(output(results, x), Shapes()(x))
 
 
 A = relax.const(np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32))
@@ -108,12 +108,14 @@ def module(*emits: Callable[[], Any]) -> tvm.IRModule:
 
 def test_what_is_computed_of_constants_is_a_constant() -> None:
     mod = module(*COMPUTED.values())
-    found = rearrange_constants(mod)
-    assert not [name for name in ("R.call", "R.add", "R.reshape", "R.astype") if name in found["main"].script()]
-    assert not any(isinstance(one.value, relax.Call) for block in found["main"].body.blocks for one in block.bindings)
-    for name, one, expected in zip(COMPUTED, outputs(found), outputs(mod), strict=True):
-        assert one.dtype == expected.dtype, name
-        np.testing.assert_allclose(one, expected, rtol=1e-6, atol=1e-6, err_msg=name)
+    value = rearrange_constants(mod)
+    assert not [name for name in ("R.call", "R.add", "R.reshape", "R.astype") if name in value["main"].script()]
+    assert not any(
+        isinstance(binding.value, relax.Call) for block in value["main"].body.blocks for binding in block.bindings
+    )
+    for name, item, expected in zip(COMPUTED, outputs(value), outputs(mod), strict=True):
+        assert item.dtype == expected.dtype, name
+        np.testing.assert_allclose(item, expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 NAN = relax.const(np.array([np.nan, 1.0], np.float32))
@@ -133,13 +135,15 @@ NAN = relax.const(np.array([np.nan, 1.0], np.float32))
     ],
 )
 def test_what_numpy_computes_otherwise_stays(emit: Callable[[], Any]) -> None:
-    found = rearrange_constants(module(emit))
-    assert any(isinstance(one.value, relax.Call) for block in found["main"].body.blocks for one in block.bindings)
+    values = rearrange_constants(module(emit))
+    assert any(
+        isinstance(binding.value, relax.Call) for block in values["main"].body.blocks for binding in block.bindings
+    )
 
 
 def test_constants_of_bfloat16() -> None:
     weights = op.astype(A, "bfloat16")
     mod = module(lambda: op.astype(op.permute_dims(op.add(weights, weights)), "float32"))
-    (found,) = outputs(rearrange_constants(mod))
-    np.testing.assert_allclose(found, 2 * A.value.numpy().T, rtol=1e-2)
+    (tensor,) = outputs(rearrange_constants(mod))
+    np.testing.assert_allclose(tensor, 2 * A.value.numpy().T, rtol=1e-2)
     assert "R.add" not in rearrange_constants(mod)["main"].script()

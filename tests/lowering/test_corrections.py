@@ -29,8 +29,8 @@ def build(emit: Callable[[relax.BlockBuilder, relax.Var], relax.Expr], values: V
 
 def run(mod: tvm.IRModule, values: Values = VALUES) -> Values:
     compiled = tvm.compile(relax.get_pipeline("zero")(mod), local_target())
-    found: Values = relax.VirtualMachine(compiled, tvm.cpu())["main"](tvm.runtime.tensor(values)).numpy()
-    return found
+    result: Values = relax.VirtualMachine(compiled, tvm.cpu())["main"](tvm.runtime.tensor(values)).numpy()
+    return result
 
 
 def test_known_sizes_are_constants() -> None:

@@ -129,16 +129,16 @@ def test_other_blocks_are_left_to_tvm() -> None:
 )
 def test_candidates_compute_what_the_task_does(mod: tvm.IRModule) -> None:
     rng = np.random.default_rng(0)
-    shapes = [[int(size) for size in one.shape] for one in ms.arg_info.ArgInfo.from_prim_func(mod["main"])]
+    shapes = [[int(size) for size in item.shape] for item in ms.arg_info.ArgInfo.from_prim_func(mod["main"])]
     *inputs, _ = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
     def run(program: tvm.IRModule) -> np.ndarray[Any, Any]:
         built = tvm.compile(program, target="llvm")
-        arguments = [tvm.runtime.tensor(one) for one in inputs]
+        arguments = [tvm.runtime.tensor(operand) for operand in inputs]
         output = tvm.runtime.tensor(np.zeros(shapes[-1], np.float32))
         built["main"](*arguments, output)
-        found: np.ndarray[Any, Any] = output.numpy()
-        return found
+        result: np.ndarray[Any, Any] = output.numpy()
+        return result
 
     expected = run(mod)
     assert np.abs(expected).max() > 0

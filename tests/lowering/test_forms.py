@@ -30,12 +30,12 @@ def between(*operators: Operator, shape: tuple[int, ...] = (2, 4, 6, 5)) -> tvm.
         x = builder.emit(op.tanh(builder.emit(convolve(x, weights(8, shape[1], *[1] * (rank - 2))))))
 
         def output(operator: Operator) -> Any:
-            found = builder.emit(operator(x))
-            if found.ty.ndim != rank:
-                return found
-            if str(found.ty.dtype) != "float32":
-                found = builder.emit(op.astype(found, "float32"))
-            return builder.emit(convolve(found, weights(3, int(found.ty.shape[1]), *[1] * (rank - 2))))
+            result = builder.emit(operator(x))
+            if result.ty.ndim != rank:
+                return result
+            if str(result.ty.dtype) != "float32":
+                result = builder.emit(op.astype(result, "float32"))
+            return builder.emit(convolve(result, weights(3, int(result.ty.shape[1]), *[1] * (rank - 2))))
 
         return relax.Tuple([output(operator) for operator in operators])
 
@@ -44,19 +44,19 @@ def between(*operators: Operator, shape: tuple[int, ...] = (2, 4, 6, 5)) -> tvm.
 
 def pictures(mod: tvm.IRModule) -> int:
     """The outputs with channels and more than one pixel, which are transposed."""
-    shapes = [[int(size) for size in one.shape.values] for one in mod["main"].ret_ty.fields]
+    shapes = [[int(size) for size in field.shape.values] for field in mod["main"].ret_ty.fields]
     return sum(len(shape) > 2 and max(shape[2:]) > 1 for shape in shapes)
 
 
 def same(mod: tvm.IRModule, names: Sequence[str] = ()) -> tvm.IRModule:
     """The module converted; it must compute the same."""
-    found = convert_layouts(mod)
-    relax.analysis.well_formed(found)
-    pairs = list(zip(outputs(found), outputs(mod), strict=True))
-    for (one, expected), name in zip(pairs, names or [""] * len(pairs), strict=True):
-        assert one.dtype == expected.dtype
-        np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-4, err_msg=name)
-    return found
+    results = convert_layouts(mod)
+    relax.analysis.well_formed(results)
+    pairs = list(zip(outputs(results), outputs(mod), strict=True))
+    for (item, expected), name in zip(pairs, names or [""] * len(pairs), strict=True):
+        assert item.dtype == expected.dtype
+        np.testing.assert_allclose(item, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+    return results
 
 
 def constant(*shape: int, low: float = 0.5, high: float = 1.5, dtype: str = "float32") -> relax.Expr:
@@ -98,10 +98,10 @@ def reduced(name: str) -> Operator:
 
 
 def named(name: str) -> Any:
-    found: Any = op
+    values: Any = op
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        values = getattr(values, part)
+    return values
 
 
 def integers(x: Any) -> Any:

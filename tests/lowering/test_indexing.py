@@ -32,16 +32,16 @@ def const(values: Array, dtype: str = "int64") -> relax.Expr:
 def run(emit: Callable[[Any], Any]) -> Array:
     mod = stay_inside(build(lambda _, x: emit(x), DATA.shape))
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
-    found: Array = machine["main"](tvm.runtime.tensor(DATA)).numpy()
-    return found
+    result: Array = machine["main"](tvm.runtime.tensor(DATA)).numpy()
+    return result
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int8"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_gathered_elements(axis: int, dtype: str) -> None:
     at = indices(4, 5, 6)
-    found = run(lambda x: op.gather_elements(x, const(at, dtype), axis))
-    np.testing.assert_array_equal(found, np.take_along_axis(DATA, at, axis))
+    output = run(lambda x: op.gather_elements(x, const(at, dtype), axis))
+    np.testing.assert_array_equal(output, np.take_along_axis(DATA, at, axis))
 
 
 def test_gathered_slices_and_batches() -> None:
@@ -55,8 +55,8 @@ def test_gathered_slices_and_batches() -> None:
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_indexed_tensors(dtype: str) -> None:
     rows, columns = indices(3, 1), indices(2)
-    found = run(lambda x: op.index_tensor(x, [const(rows), const(columns, dtype)]))
-    np.testing.assert_array_equal(found, DATA[rows, columns])
+    results = run(lambda x: op.index_tensor(x, [const(rows), const(columns, dtype)]))
+    np.testing.assert_array_equal(results, DATA[rows, columns])
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
@@ -64,34 +64,34 @@ def test_put_values(accumulate: bool) -> None:
     at = [indices(4, 1), indices(3), indices(4, 3)]
     at = at if accumulate else [np.arange(4).reshape(4, 1) - 4, indices(3), indices(4, 3)]
     values = UPDATES[0, :4, :3]
-    found = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(values), accumulate))
+    value = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(values), accumulate))
     wanted = torch.from_numpy(DATA).index_put(tuple(map(torch.from_numpy, at)), torch.from_numpy(values), accumulate)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(value, wanted, rtol=1e-6)
 
 
 def test_one_value_is_put_everywhere() -> None:
     at = [indices(50), indices(50), indices(50)]
-    found = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(np.full(1, 2.0, np.float32)), True))
+    tensor = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(np.full(1, 2.0, np.float32)), True))
     expected = DATA.copy()
     np.add.at(expected, tuple(at), 2.0)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(tensor, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("reduction", ["update", "add", "mul", "min", "max"])
 def test_scattered_slices(reduction: str) -> None:
     at = np.array([[-4, 1], [1, -2], [2, 0]])
-    found = run(lambda x: op.scatter_nd(x, const(at), relax.const(UPDATES[0, :3]), reduction))
-    assert_scattered(found, reduction, UPDATES[0, :3], tuple(at.T))
+    total = run(lambda x: op.scatter_nd(x, const(at), relax.const(UPDATES[0, :3]), reduction))
+    assert_scattered(total, reduction, UPDATES[0, :3], tuple(at.T))
 
 
-def assert_scattered(found: Array, reduction: str, updates: Array, places: Any) -> None:
+def assert_scattered(output: Array, reduction: str, updates: Array, places: Any) -> None:
     expected = DATA.copy()
     if reduction == "update":
         expected[places] = updates
     else:
         function: Any = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[reduction]
         function.at(expected, places, updates)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(output, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 6), (4, 3, 6), (2, 5, 3)])
@@ -101,9 +101,9 @@ def test_scattered_elements(reduction: str, shape: tuple[int, ...]) -> None:
     at = np.stack([np.random.default_rng(0).permutation(5)[: shape[1]]] * shape[2], 1) - 5
     at = np.broadcast_to(at, shape).copy()
     updates = UPDATES[tuple(map(slice, shape))]
-    found = run(lambda x: op.scatter_elements(x, const(at), relax.const(updates), 1, reduction))
+    written = run(lambda x: op.scatter_elements(x, const(at), relax.const(updates), 1, reduction))
     places = np.ogrid[tuple(map(slice, shape))]
-    assert_scattered(found, reduction, updates, (places[0], at, places[2]))
+    assert_scattered(written, reduction, updates, (places[0], at, places[2]))
 
 
 WILD: list[Callable[[Any, Any], Any]] = [
@@ -134,9 +134,9 @@ def test_no_task_leaves_its_tensors(operator: Callable[[Any, Any], Any]) -> None
     assert extract_tasks(mod, local_target())
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     wild = np.random.default_rng(0).integers(-(2**62), 2**62, DATA.shape)
-    found = machine["main"](tvm.runtime.tensor(DATA), tvm.runtime.tensor(wild)).numpy()
-    assert np.isfinite(found).all()
-    assert np.abs(found).max() <= 120 * max(np.abs(DATA).max(), np.abs(UPDATES).max())
+    output = machine["main"](tvm.runtime.tensor(DATA), tvm.runtime.tensor(wild)).numpy()
+    assert np.isfinite(output).all()
+    assert np.abs(output).max() <= 120 * max(np.abs(DATA).max(), np.abs(UPDATES).max())
 
 
 @pytest.mark.parametrize("axis", [0, 2, -1, None])

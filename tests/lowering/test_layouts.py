@@ -35,25 +35,25 @@ def imported(module: nn.Module, *inputs: torch.Tensor) -> tvm.IRModule:
 
 def converted(mod: tvm.IRModule) -> tvm.IRModule:
     """The module as it is converted before it is lowered."""
-    for one in (
+    for item in (
         relax.transform.DecomposeOpsForInference(),
         rearrange_constants,
         relax.transform.CanonicalizeBindings(),
         convert_layouts,
     ):
-        mod = one(mod)
+        mod = item(mod)
     return mod
 
 
 def check(mod: tvm.IRModule) -> tvm.IRModule:
     """The module converted; lowered, it computes the same."""
-    found = converted(mod)
-    relax.analysis.well_formed(found)
+    result = converted(mod)
+    relax.analysis.well_formed(result)
     expected = outputs(mod)
-    for one, wanted in zip(outputs(legalize(mod)[0]), expected, strict=True):
-        assert one.dtype == wanted.dtype
-        np.testing.assert_allclose(one, wanted, rtol=1e-3, atol=1e-3)
-    return found
+    for output, wanted in zip(outputs(legalize(mod)[0]), expected, strict=True):
+        assert output.dtype == wanted.dtype
+        np.testing.assert_allclose(output, wanted, rtol=1e-3, atol=1e-3)
+    return result
 
 
 def test_convolutions_are_in_nhwc_and_clips_are_fused_with_them() -> None:
@@ -123,8 +123,8 @@ def test_a_value_is_transposed_once_for_all_that_read_it() -> None:
         products = [builder.emit(op.matmul(y, weights(8, n))) for n in (2, 3, 4)]
         return relax.Tuple([convolved(builder, y), convolved(builder, x), *products])
 
-    found = check(build(emit, (1, 3, 8, 8)))
-    assert transposes(found) == 1 + 1 + 2
+    results = check(build(emit, (1, 3, 8, 8)))
+    assert transposes(results) == 1 + 1 + 2
 
 
 def test_what_no_convolution_reads_or_makes_stays() -> None:
@@ -181,9 +181,9 @@ def test_blocks_that_are_no_dataflow_functions_with_branches_and_casts() -> None
             v = builder.emit_output(op.add(convolved(builder, w), y))
         builder.emit_func_output(relax.Tuple([builder.emit(op.tanh(v)), v]))
     mod = builder.get()
-    found = converted(mod)
-    relax.analysis.well_formed(found)
-    assert transposes(found) == 2
+    tensor = converted(mod)
+    relax.analysis.well_formed(tensor)
+    assert transposes(tensor) == 2
 
 
 BRANCHES = """
@@ -238,14 +238,14 @@ SHAPES = {"x": (1, 4, 8, 8), "w": (4, 4, 1, 1)}
 )
 def test_what_the_pass_does_not_know_stays(source: str | None, expected: int) -> None:
     mod = kernels() if source is None else tvm.script.from_source(source)
-    found = converted(mod)
-    relax.analysis.well_formed(found)
-    assert transposes(found) == expected
-    machines = [relax.VirtualMachine(tvm.compile(one, target="llvm"), tvm.cpu()) for one in (mod, found)]
+    total = converted(mod)
+    relax.analysis.well_formed(total)
+    assert transposes(total) == expected
+    machines = [relax.VirtualMachine(tvm.compile(item, target="llvm"), tvm.cpu()) for item in (mod, total)]
     rng = np.random.default_rng(0)
     inputs: list[Any] = [rng.standard_normal(shape).astype(np.float32) for shape in SHAPES.values()]
     for more in ([True], [False]) if source == BRANCHES else ([],):
-        tensors = [tvm.runtime.tensor(np.array(one)) for one in [*inputs, *more]]
+        tensors = [tvm.runtime.tensor(np.array(operand)) for operand in [*inputs, *more]]
         one, wanted = (machine["main"](*tensors).numpy() for machine in machines)
         np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-4)
 
@@ -297,10 +297,10 @@ def drawn(seed: int) -> tvm.IRModule:
         values = [x, y]
         for _ in range(rng.randint(5, 11)):
             first, second = fitted(rng.choice(values)), fitted(rng.choice(values))
-            found = rng.choice(ONE)(first) if rng.random() < 0.6 else rng.choice(TWO)(first, second)
-            values.append(builder.emit(found))
+            result = rng.choice(ONE)(first) if rng.random() < 0.6 else rng.choice(TWO)(first, second)
+            values.append(builder.emit(result))
         # Values far from 1 would hide differences in the others.
-        return relax.Tuple([builder.emit(op.tanh(one)) for one in values[-3:]])
+        return relax.Tuple([builder.emit(op.tanh(value)) for value in values[-3:]])
 
     return build(emit, (2, 8, 6, 6), (2, 3, 6, 6))
 
@@ -308,11 +308,11 @@ def drawn(seed: int) -> tvm.IRModule:
 @pytest.mark.parametrize("seed", range(8))
 def test_drawn_networks_compute_the_same(seed: int) -> None:
     mod = drawn(seed)
-    found = converted(mod)
-    relax.analysis.well_formed(found)
-    for one, wanted in zip(outputs(found), outputs(mod), strict=True):
-        np.testing.assert_allclose(one, wanted, rtol=1e-3, atol=1e-3)
-    _check_no_pair_cancels(found)
+    written = converted(mod)
+    relax.analysis.well_formed(written)
+    for output, wanted in zip(outputs(written), outputs(mod), strict=True):
+        np.testing.assert_allclose(output, wanted, rtol=1e-3, atol=1e-3)
+    _check_no_pair_cancels(written)
 
 
 def _check_no_pair_cancels(mod: tvm.IRModule) -> None:

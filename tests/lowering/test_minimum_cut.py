@@ -31,7 +31,7 @@ def test_it_finds_what_costs_least_and_of_that_the_largest_first_side(seed: int,
         return sum(price for head, tail, price in arcs if head in first and tail not in first)
 
     ways = [{nodes[0], *more} for size in range(5) for more in itertools.combinations(nodes[2:], size)]
-    found = set(cut.first_side())
-    assert cost(found) <= min(map(cost, ways)) * (1 + 1e-6)
+    result = set(cut.first_side())
+    assert cost(result) <= min(map(cost, ways)) * (1 + 1e-6)
     if largest < 10:
-        assert len(found) == max(len(way) for way in ways if cost(way) == cost(found))
+        assert len(result) == max(len(way) for way in ways if cost(way) == cost(result))

@@ -36,8 +36,8 @@ def network() -> tuple[tvm.IRModule, torch.Tensor, torch.Tensor]:
 
 def output(mod: tvm.IRModule, image: torch.Tensor) -> np.ndarray:  # type: ignore[type-arg]
     machine = relax.VirtualMachine(tvm.compile(mod, target=local_target()), tvm.cpu())
-    found: np.ndarray = machine["main"](tvm.runtime.tensor(image.numpy())).numpy()  # type: ignore[type-arg]
-    return found
+    result: np.ndarray = machine["main"](tvm.runtime.tensor(image.numpy())).numpy()  # type: ignore[type-arg]
+    return result
 
 
 def test_weights_are_packed_when_the_network_is_compiled() -> None:
@@ -62,9 +62,11 @@ def free(build: Callable[..., relax.Expr], data: np.ndarray, weight: np.ndarray)
     given = relax.Var("data", relax.TensorType(data.shape, str(data.dtype)))
     with builder.function("main", [given]):
         with builder.dataflow():
-            found = builder.emit_output(builder.emit(build(given, relax.const(weight))))
-        builder.emit_func_output(found)
-    functions = [one for _, one in legalize(builder.get())[0].functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
+            results = builder.emit_output(builder.emit(build(given, relax.const(weight))))
+        builder.emit_func_output(results)
+    functions = [
+        item for _, item in legalize(builder.get())[0].functions_items() if isinstance(item, tvm.tirx.PrimFunc)
+    ]
     return [
         [int(size) for size in function.params[int(i)].shape]
         for function in functions

@@ -17,27 +17,29 @@ INDICES, TABLE = np.zeros((5,), np.int64), np.ones((20, 8), np.float32)
 def read(build: Callable[..., relax.Expr], *data: Any) -> Parameters:
     """The parameters of the function of a network with these inputs."""
     builder = relax.BlockBuilder()
-    given = [relax.Var(f"x{i}", relax.TensorType(one.shape, str(one.dtype))) for i, one in enumerate(data)]
+    given = [relax.Var(f"x{i}", relax.TensorType(item.shape, str(item.dtype))) for i, item in enumerate(data)]
     with builder.function("main", given):
         with builder.dataflow():
-            found = builder.emit_output(builder.emit(build(*given)))
-        builder.emit_func_output(found)
-    functions = [one for _, one in legalize(builder.get())[0].functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
+            result = builder.emit_output(builder.emit(build(*given)))
+        builder.emit_func_output(result)
+    functions = [
+        item for _, item in legalize(builder.get())[0].functions_items() if isinstance(item, tvm.tirx.PrimFunc)
+    ]
     return parameters(functions[0])
 
 
-def bounds(found: Parameters) -> list[int]:
-    return [one.bound for one in found.arguments]
+def bounds(result: Parameters) -> list[int]:
+    return [argument.bound for argument in result.arguments]
 
 
 def test_a_product_writes_its_last_parameter() -> None:
-    found = read(relax.op.matmul, np.ones((4, 8), np.float32), np.ones((8, 6), np.float32))
-    assert found.arguments == (
+    output = read(relax.op.matmul, np.ones((4, 8), np.float32), np.ones((8, 6), np.float32))
+    assert output.arguments == (
         Argument("float32", (4, 8)),
         Argument("float32", (8, 6)),
         Argument("float32", (4, 6), written=True),
     )
-    assert (found.dtypes, found.terms, found.work) == (("float32",), 8, 4 * 8 * 6)
+    assert (output.dtypes, output.terms, output.work) == (("float32",), 8, 4 * 8 * 6)
 
 
 def test_indices_are_below_what_they_index() -> None:
@@ -70,9 +72,9 @@ def main(t: T.Buffer((20,), "float32"), i: T.Buffer((5,), "int64"), o: T.Buffer(
                 v = T.axis.spatial(5, a)
                 o[v] = t[k[v]]
 """
-    found = parameters(tvm.script.from_source(source, {"T": tvm.script.tirx}))
-    assert bounds(found) == [0, 20, 0]
-    assert found.dtypes == ("float32", "int32", "int64")
+    results = parameters(tvm.script.from_source(source, {"T": tvm.script.tirx}))
+    assert bounds(results) == [0, 20, 0]
+    assert results.dtypes == ("float32", "int32", "int64")
 
 
 def test_integers_that_index_nothing_have_no_bound() -> None:

@@ -16,12 +16,14 @@ from tvm_gnn_cost.lowering.reference import reference
 def module(build: Any, *data: Any) -> tvm.IRModule:
     """The module of the only function of a network."""
     builder = relax.BlockBuilder()
-    given = [relax.Var(f"x{i}", relax.TensorType(one.shape, str(one.dtype))) for i, one in enumerate(data)]
+    given = [relax.Var(f"x{i}", relax.TensorType(item.shape, str(item.dtype))) for i, item in enumerate(data)]
     with builder.function("main", given):
         with builder.dataflow():
-            found = builder.emit_output(builder.emit(build(*given)))
-        builder.emit_func_output(found)
-    (function,) = [one for _, one in legalize(builder.get())[0].functions_items() if isinstance(one, tvm.tirx.PrimFunc)]
+            result = builder.emit_output(builder.emit(build(*given)))
+        builder.emit_func_output(result)
+    (function,) = [
+        item for _, item in legalize(builder.get())[0].functions_items() if isinstance(item, tvm.tirx.PrimFunc)
+    ]
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
@@ -43,12 +45,12 @@ def test_a_large_program_computes_what_it_did(build: Any, data: Any, stays: bool
     changed = reference(mod)
     assert tvm_ffi.structural_equal(mod, changed) == stays
     shape = [int(size) for size in mod["main"].params[-1].shape]
-    found = []
-    for one in (mod, changed):
+    results = []
+    for item in (mod, changed):
         out = tvm.runtime.tensor(np.full(shape, 7, np.float32))
-        tvm.driver.build(one, target="llvm")["main"](*map(tvm.runtime.tensor, data), out)
-        found.append(out.numpy())
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
+        tvm.driver.build(item, target="llvm")["main"](*map(tvm.runtime.tensor, data), out)
+        results.append(out.numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-4)
 
 
 def test_a_small_program_and_an_opaque_one_stay_as_they_are() -> None:

@@ -36,9 +36,9 @@ def test_it_computes_a_convolution(size: int, shape: tuple[int, ...], padding: t
     expected = torch.nn.functional.conv2d(
         torch.from_numpy(padded).permute(0, 3, 1, 2), torch.from_numpy(weights).permute(3, 2, 0, 1)
     ).permute(0, 2, 3, 1)
-    found = tvm.runtime.tensor(np.zeros(expected.shape, np.float32))
-    program["main"](tvm.runtime.tensor(image), tvm.runtime.tensor(ready), found)
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-3)
+    result = tvm.runtime.tensor(np.zeros(expected.shape, np.float32))
+    program["main"](tvm.runtime.tensor(image), tvm.runtime.tensor(ready), result)
+    np.testing.assert_allclose(result.numpy(), expected, atol=1e-3)
 
 
 def legal(layer: nn.Module, image: torch.Tensor) -> tvm.IRModule:

@@ -48,11 +48,11 @@ def run(mod: tvm.IRModule, size: int) -> Any:
     rng = np.random.default_rng(0)
     weights = transformed(rng.standard_normal((3, 3, 16, 32)), size)
     inputs = [rng.standard_normal(SHAPE), weights, rng.standard_normal((1, 14, 12, 32))]
-    shape = [int(one) for one in ms.arg_info.ArgInfo.from_entry_func(mod, False)[-1].shape]
-    found = tvm.runtime.tensor(np.zeros(shape, np.float32))
+    shape = [int(size) for size in ms.arg_info.ArgInfo.from_entry_func(mod, False)[-1].shape]
+    result = tvm.runtime.tensor(np.zeros(shape, np.float32))
     built = tvm.compile(mod, target="llvm")
-    built["main"](*(tvm.runtime.tensor(one.astype(np.float32)) for one in inputs), found)
-    return found.numpy()
+    built["main"](*(tvm.runtime.tensor(operand.astype(np.float32)) for operand in inputs), result)
+    return result.numpy()
 
 
 def test_its_examples_hold() -> None:
@@ -63,11 +63,11 @@ def test_its_examples_hold() -> None:
 @pytest.mark.parametrize("act", [residual, reshaped, alone])
 def test_every_program_computes_what_the_task_does(size: int, act: Any) -> None:
     mod = task(size, act)
-    found = spaces(mod)
-    assert 1 < len(found) <= 5
+    output = spaces(mod)
+    assert 1 < len(output) <= 5
     expected = run(mod, size)
     assert np.abs(expected).max() > 0
-    for schedule in found:
+    for schedule in output:
         np.testing.assert_allclose(run(schedule.mod, size), expected, atol=1e-3)
 
 

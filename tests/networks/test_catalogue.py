@@ -60,17 +60,17 @@ def test_weights_and_inputs_are_the_same_every_time_and_leave_torchs_random_numb
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    (one, (first,)), (two, (second,)) = drawn_workload("dense/0"), drawn_workload("dense/0")
+    (module, (first,)), (again, (second,)) = drawn_workload("dense/0"), drawn_workload("dense/0")
     assert torch.equal(torch.rand(2), expected)
     assert torch.equal(first, second)
-    assert not one.training
-    for left, right in zip(one.parameters(), two.parameters(), strict=True):
+    assert not module.training
+    for left, right in zip(module.parameters(), again.parameters(), strict=True):
         assert torch.equal(left, right)
 
 
 def test_the_training_group_is_the_networks_and_four_operators_of_each_kind() -> None:
-    found = expand_groups(["training"], ["vgg", "unet"], ["dense", "softmax"], ["resnet"])
-    assert found == (
+    result = expand_groups(["training"], ["vgg", "unet"], ["dense", "softmax"], ["resnet"])
+    assert result == (
         *("vgg", "unet", "dense/0", "softmax/0", "dense/1", "softmax/1"),
         *("dense/2", "softmax/2", "dense/3", "softmax/3"),
     )
@@ -82,6 +82,6 @@ def test_other_names_stay_as_they_are_and_in_their_place() -> None:
 
 
 def test_the_layers_are_a_group() -> None:
-    found = expand_groups(["layers"], [], [], [])
-    assert 1100 < len(found) < 1300
-    assert found[0] == "pointwise-layer/0"
+    output = expand_groups(["layers"], [], [], [])
+    assert 1100 < len(output) < 1300
+    assert output[0] == "pointwise-layer/0"

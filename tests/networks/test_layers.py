@@ -39,18 +39,18 @@ SHAPES = {
 
 def convolutions(module: nn.Module, shape: tuple[int, ...]) -> set[Signature]:
     """The convolutions that a module runs."""
-    found: set[Signature] = set()
+    result: set[Signature] = set()
 
     def note(conv: Any, inputs: Any, _output: Any) -> None:
         size = inputs[0].shape[2]
-        found.add((conv.in_channels, conv.out_channels, size, conv.kernel_size, conv.stride, conv.groups))
+        result.add((conv.in_channels, conv.out_channels, size, conv.kernel_size, conv.stride, conv.groups))
 
-    for one in module.modules():
-        if isinstance(one, nn.Conv2d):
-            one.register_forward_hook(note)
+    for item in module.modules():
+        if isinstance(item, nn.Conv2d):
+            item.register_forward_hook(note)
     with torch.inference_mode():
         module.eval()(torch.zeros(shape))
-    return found
+    return result
 
 
 def test_a_number_means_the_same_shapes_for_ever() -> None:

@@ -60,5 +60,5 @@ def test_a_mixer_mixes_tokens_and_channels() -> None:
 
 def test_bert_has_the_size_of_its_layers() -> None:
     for network, width, hidden in ((sequence.bert_tiny(), 256, 1024), (sequence.bert_base(), 768, 3072)):
-        found = sum(parameter.numel() for parameter in network.parameters())
-        assert found == 4 * width * (width + 1) + 4 * width + 2 * width * hidden + width + hidden
+        result = sum(parameter.numel() for parameter in network.parameters())
+        assert result == 4 * width * (width + 1) + 4 * width + 2 * width * hidden + width + hidden

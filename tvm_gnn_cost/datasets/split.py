@@ -30,7 +30,7 @@ class Split:
 def split(programs: Programs, held_out: Sequence[str], validation_fraction: float, seed: int) -> Split:
     """Splits programs by task: tasks of held-out networks (test), random others (validation), and the rest (train).
 
-    Tasks with equal structural hashes are the same task, whatever their names, networks and targets. A task that occurs
+    Tasks with equal structural hashes are the same task, even with other names, networks or targets. A task that occurs
     both in a held-out network and in another network is a test task.
 
     Args:

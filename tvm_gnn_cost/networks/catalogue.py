@@ -64,7 +64,7 @@ def is_workload(name: str) -> bool:
 
 
 def is_layer(name: str) -> bool:
-    """Whether a name is that of a random layer, ``kind/number``."""
+    """Whether a name is a random layer, ``kind/number``."""
     kind, _, number = name.partition("/")
     return kind in layers.LAYERS and number.isdecimal()
 
@@ -75,7 +75,7 @@ def drawn_workload(name: str) -> tuple[nn.Module, tuple[torch.Tensor]]:
     Raises:
         InputError: there is no such workload.
     """
-    # Making a network must not shift the caller's random numbers.
+    # Building a network must not change the caller's random state.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         module, shape = workload(name)
@@ -86,24 +86,24 @@ def drawn_workload(name: str) -> tuple[nn.Module, tuple[torch.Tensor]]:
 def give_weights(module: nn.Module) -> None:
     """Draws weights that keep the size of the activations through any depth (He et al. 2015, arXiv:1502.01852).
 
-    With torch's own weights the activations of a deep network vanish: its output is the last layer's bias, and
-    comparing it with PyTorch's would not show a wrong convolution.
+    With torch's default initialization, the activations of a deep network vanish: its output is the last layer's bias,
+    and a comparison with PyTorch would not detect a wrong convolution.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
 
-#: Random operators of each kind that train a model.
+#: Number of random operators of each kind in the training set.
 _OPERATORS_A_KIND = 4
-#: Layers of the group ``layers``, which are worth about as many tasks.
+#: Number of layers of the group ``layers``; each is about one task.
 _LAYERS = 1200
 
 
 def expand_groups(
     names: Iterable[str], training: Iterable[str], kinds: Collection[str], held_out: Iterable[str]
 ) -> tuple[str, ...]:
-    """Names of workloads with the groups ``training``, ``held-out`` and ``layers`` replaced by their members.
+    """Expands the groups ``training``, ``held-out`` and ``layers`` to their members.
 
     >>> expand_groups(["held-out", "dense/0"], [], [], ["resnet-18"])
     ('resnet-18', 'dense/0')

@@ -1,7 +1,6 @@
 """Convolutional networks: the networks to tune, and some whose tasks only train the cost model.
 
-The weights are random, because latencies do not depend on them and nothing has to be downloaded. The shapes follow the
-paper that is named at each function.
+The weights are random, because latencies do not depend on them. The shapes follow the paper that each function cites.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 
 class ConvNormAct(nn.Sequential):
-    """Convolution, batch normalisation and an activation, or none for ``act=None``; by default it keeps the size."""
+    """Convolution, batch normalization and an optional activation; by default, the spatial size does not change."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Layers with random shapes that real networks could have, each with what is fused into it there.
+"""Random layers with shapes of real networks, including the operators that are fused with them.
 
-A layer is drawn as networks are made: a family of architectures, a stage of it, and the resolution that the stage has
-for some size of the input. So widths and resolutions belong together, as they do not in :mod:`.operators`, whose
-numbers older records name. No layer has the widths and the resolution of one of the test networks' convolutions.
+A layer is sampled like a part of a network: an architecture family, a stage, and the resolution of that stage for some
+input size. So widths and resolutions are realistic together, unlike those of :mod:`.operators`, which older records
+refer to. No layer has the widths and resolution of a convolution of the test networks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Family:
     """Widths of an architecture's stages.
 
     Attributes:
-        widths: Stride of a stage -> numbers of channels that occur in it.
+        widths: Stride of a stage -> its numbers of channels.
         tested: Whether a test network has such stages.
     """
 
@@ -33,7 +33,7 @@ class Family:
     tested: bool = False
 
 
-#: From the papers that describe the architectures, the variants of several sizes included.
+#: From the papers of the architectures, including variants of several sizes.
 FAMILIES = {
     "resnet": Family({4: (64, 256), 8: (128, 512), 16: (256, 1024), 32: (512, 2048)}, tested=True),
     "mobilenet": Family(
@@ -61,22 +61,22 @@ FAMILIES = {
     "segmentation": Family({4: (48, 64), 8: (96, 128, 256), 16: (160, 256, 304), 32: (320, 512)}),
 }
 
-#: Widths of transformers and the numbers of their heads: BERT, GPT-2, T5, DistilBERT, ViT, DeiT, Swin, Whisper, MiniLM.
+#: Widths and numbers of heads of transformers: BERT, GPT-2, T5, DistilBERT, ViT, DeiT, Swin, Whisper, MiniLM.
 TRANSFORMERS = (
     (128, 2), (192, 3), (256, 4), (312, 12), (384, 6), (384, 12), (512, 8), (640, 10), (768, 12), (1024, 16),
 )  # fmt: skip
 
-#: Tokens of texts, and of images of several sizes in patches of 8, 14, 16 and 32 pixels.
+#: Numbers of tokens of texts, and of images of several sizes in patches of 8, 14, 16 and 32 pixels.
 _LENGTHS = (16, 32, 49, 50, 64, 77, 96, 128, 144, 196, 197, 256, 257, 384)
 
 _SIZES = (96, 112, 128, 160, 176, 192, 240, 256, 288, 320, 352, 384, 416)
-#: Sizes that test networks are tested with, too.
+#: Input sizes that test networks also have.
 _USUAL_SIZES = (224, 224, 224, 299)
 
-#: ResNet-18's stages are 64 channels of 56 rows, 128 of 28, 256 of 14 and 512 of 7; others have such ones, too.
+#: ResNet-18's stages are 64 channels of 56 rows, 128 of 28, 256 of 14 and 512 of 7; other networks have the same.
 _RESNET_18 = 64 * 56
 
-#: Multiplications of a drawn layer at most: a bad schedule of more takes too long to measure.
+#: Maximum number of multiplications of a layer: bad schedules of larger layers take too long to measure.
 _MOST_MULTIPLICATIONS = 2e8
 
 _ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (
@@ -85,7 +85,7 @@ _ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (
 
 
 class Residual(nn.Module):
-    """A module, and what is added to its output before the activation."""
+    """A module with a residual connection before its activation."""
 
     def __init__(self, body: nn.Module, activation: nn.Module) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Apply(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Scales channels by what a small perceptron makes of their means (Hu et al. 2017, arXiv:1709.01507)."""
+    """Squeeze-and-excitation (Hu et al. 2017, arXiv:1709.01507)."""
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
@@ -124,14 +124,14 @@ class SqueezeExcite(nn.Module):
 
 
 class Scores(nn.Module):
-    """The two products of attention: a sequence with itself, and the result with the sequence."""
+    """The two matrix products of attention."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x @ x.transpose(-1, -2)) @ x
 
 
 class RootMeanSquareNorm(nn.Module):
-    """Normalises by the root mean square (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+    """RMS norm (Zhang and Sennrich 2019, arXiv:1910.07467)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class RootMeanSquareNorm(nn.Module):
 
 
 def _stage(rng: random.Random) -> tuple[Family, int, int]:
-    """A family, a stride of it, and the resolution there."""
+    """A family, a stage of it, and its resolution."""
     family = FAMILIES[rng.choice(list(FAMILIES))]
     size = rng.choice(_SIZES if family.tested else _SIZES + _USUAL_SIZES)
     stride = rng.choice(list(family.widths))
@@ -158,7 +158,7 @@ def _image(channels: int, size: int) -> tuple[int, int, int, int]:
 
 
 def _spatial(rng: random.Random, kernel: tuple[int, int], strides: tuple[int, ...]) -> Workload:
-    """A convolution between two widths of a stage, or into the next one."""
+    """A convolution between two widths of a stage, or to the next stage."""
     while True:
         family, at, size = _stage(rng)
         c_in = rng.choice(family.widths[at])
@@ -344,7 +344,7 @@ def _squeeze_excite(rng: random.Random) -> Workload:
             return SqueezeExcite(channels, max(8, channels // rng.choice([4, 16]))), _image(channels, size)
 
 
-#: Kind of layer -> how many of a hundred layers are of it, and the function that draws one.
+#: Kind of layer -> its percentage, and the function that samples a layer.
 LAYERS: dict[str, tuple[int, Callable[[random.Random], Workload]]] = {
     "pointwise-layer": (20, _pointwise),
     "conv3x3-layer": (18, _conv3x3),
@@ -368,17 +368,17 @@ LAYERS: dict[str, tuple[int, Callable[[random.Random], Workload]]] = {
 
 
 def layer(kind: str, number: int) -> Workload:
-    """The ``number``-th random layer of a kind in :data:`LAYERS`, with its input shape; always the same one."""
+    """The ``number``-th random layer of a kind in :data:`LAYERS`, with its input shape; deterministic."""
     return LAYERS[kind][1](random.Random(f"{kind}/{number}"))
 
 
 def layer_names(count: int) -> list[str]:
-    """Names of about ``count`` layers, the kinds as often as :data:`LAYERS` says and in turn.
+    """Names of about ``count`` layers, with the kinds interleaved in the proportions of :data:`LAYERS`.
 
     >>> len(layer_names(100)), layer_names(100)[0]
     (100, 'pointwise-layer/0')
     """
     wanted = {kind: max(1, count * share // 100) for kind, (share, _) in LAYERS.items()}
-    # Spread evenly, so that a collection that is cut short has some of every kind.
+    # Interleaved, so that an interrupted collection has layers of every kind.
     places = [((number + 0.5) / total, kind, number) for kind, total in wanted.items() for number in range(total)]
     return [f"{kind}/{number}" for _, kind, number in sorted(places)]

@@ -1,4 +1,4 @@
-"""Single operators with random shapes, which networks do not have; they widen the training set."""
+"""Single operators with random shapes, which augment the training set."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _attention(rng: random.Random) -> Workload:
     return Attention(heads * each, heads), (1, length, heads * each)
 
 
-#: Kind of operator -> function that draws its shapes.
+#: Kind of operator -> function that samples its shapes.
 KINDS: dict[str, Callable[[random.Random], Workload]] = {
     "dense": _dense,
     "batch-matmul": _batch_matmul,
@@ -110,5 +110,5 @@ KINDS: dict[str, Callable[[random.Random], Workload]] = {
 
 
 def operator(kind: str, number: int) -> Workload:
-    """The ``number``-th random operator of a kind in :data:`KINDS`, with its input shape; always the same one."""
+    """The ``number``-th random operator of a kind in :data:`KINDS`, with its input shape; deterministic."""
     return KINDS[kind](random.Random(f"{kind}/{number}"))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention (Vaswani et al. 2017, arXiv:1706.03762) in basic operations, which TVM can import."""
+    """Multi-head self-attention (Vaswani et al. 2017, arXiv:1706.03762) from basic operators that TVM can import."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Attention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """A transformer encoder layer that normalises before each part."""
+    """A pre-norm transformer encoder layer."""
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()

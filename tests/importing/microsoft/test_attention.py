@@ -60,7 +60,7 @@ def test_attention_on_integers(columns: tuple[int, ...]) -> None:
         {"added": drawn(1, 2, 5, 6)},
         {"past_key": drawn(2, 2, 3, 4), "past_value": drawn(2, 2, 3, 4)},
     ],
-    ids=lambda one: "-".join(one),
+    ids=lambda item: "-".join(item),
 )
 def test_attention_of_heads(more: dict[str, Any]) -> None:
     order = ["query", "key", "value", "bias", "mask", "added", "past_key", "past_value"]

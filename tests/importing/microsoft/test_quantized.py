@@ -70,8 +70,8 @@ def test_products_of_integers() -> None:
     factor, zero = {"s": np.array(0.02, np.float32)}, {"z": np.array(3, np.int8)}
     x = {"a": RNG.standard_normal((3, 8)).astype(np.float32)}
     _check("DynamicQuantizeMatMul", {**x, **weights, **factor, **zero}, "a")
-    own = {"sa": np.array(0.1, np.float32), **factor, "za": np.array(9, np.uint8), **zero}
-    _check("MatMulIntegerToFloat", {"a": stored(3, 8), **weights, **own}, "a")
+    actual = {"sa": np.array(0.1, np.float32), **factor, "za": np.array(9, np.uint8), **zero}
+    _check("MatMulIntegerToFloat", {"a": stored(3, 8), **weights, **actual}, "a")
 
 
 @pytest.mark.parametrize(("rows", "block"), [(64, 32), (40, 16)])

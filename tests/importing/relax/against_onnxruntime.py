@@ -29,13 +29,15 @@ def model_of(
     """
     every = [nodes] if isinstance(nodes, onnx.NodeProto) else list(nodes)
     given = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one))
-        for name, one in inputs.items()
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(np.asarray(operand).dtype), np.shape(operand)
+        )
+        for name, operand in inputs.items()
     ]
-    weights = [numpy_helper.from_array(np.asarray(one), name) for name, one in (constants or {}).items()]
+    weights = [numpy_helper.from_array(np.asarray(constant), name) for name, constant in (constants or {}).items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in every[-1].output if name]
     graph = helper.make_graph(every, "model", given, outputs, weights)
-    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(*one) for one in (domains or {}).items()]
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(*item) for item in (domains or {}).items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
@@ -51,8 +53,8 @@ def run(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[np.ndarray[An
     with local_target():
         mod = relax.get_pipeline("zero")(relax.transform.DecomposeOpsForInference()(mod))
     machine = relax.VirtualMachine(tvm.compile(mod, target=local_target()), tvm.cpu())
-    found = machine["main"](*(tvm.runtime.tensor(np.array(one, order="C")) for one in inputs.values()))
-    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+    result = machine["main"](*(tvm.runtime.tensor(np.array(operand, order="C")) for operand in inputs.values()))
+    return [item.numpy() for item in ([result] if hasattr(result, "numpy") else result)]
 
 
 def reference(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
@@ -62,8 +64,8 @@ def reference(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[np.ndar
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    found: list[np.ndarray[Any, Any]] = session.run(None, dict(inputs))
-    return found
+    output: list[np.ndarray[Any, Any]] = session.run(None, dict(inputs))
+    return output
 
 
 def check(
@@ -85,9 +87,9 @@ def check(
         options: Of :func:`model_of`.
     """
     whole = model if isinstance(model, onnx.ModelProto) else model_of(model, inputs, **options)
-    right = reference(whole, inputs) if wanted is None else [np.asarray(one) for one in wanted]
-    found = run(whole, inputs)
-    assert len(found) == len(right)
-    for own, one in zip(found, right, strict=True):
-        assert (own.dtype, own.shape) == (one.dtype, one.shape)
-        np.testing.assert_allclose(own.astype(np.float64), one.astype(np.float64), rtol=rtol, atol=atol)
+    right = reference(whole, inputs) if wanted is None else [np.asarray(item) for item in wanted]
+    results = run(whole, inputs)
+    assert len(results) == len(right)
+    for actual, entry in zip(results, right, strict=True):
+        assert (actual.dtype, actual.shape) == (entry.dtype, entry.shape)
+        np.testing.assert_allclose(actual.astype(np.float64), entry.astype(np.float64), rtol=rtol, atol=atol)

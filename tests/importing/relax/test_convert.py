@@ -16,19 +16,19 @@ def tensor(name: str, *shape: int, dtype: str = "float32") -> Tensor:
 def test_parameters_have_the_inputs_names_in_their_order() -> None:
     x, y, z = tensor("layer/x:0", 2), tensor("layer/x_0", 2), tensor("z", 2)
     graph = Graph((x, y), (("z", z),), (Node("Add", 14, "add", (y, x), (z,)),))
-    assert [str(one.name) for one in to_relax(graph, "net")["main"].params] == ["layer_x_0", "layer_x_0_"]
+    assert [str(parameter.name) for parameter in to_relax(graph, "net")["main"].params] == ["layer_x_0", "layer_x_0_"]
 
 
 def test_outputs_that_are_inputs_or_constants() -> None:
     x = tensor("x", 2)
     mod = to_relax(Graph((x,), (("a", x), ("b", np.ones(3)), ("c", x)), ()), "net")
-    assert [int(one) for one in mod["main"].ret_ty.fields[1].shape] == [3]
+    assert [int(size) for size in mod["main"].ret_ty.fields[1].shape] == [3]
 
 
 def test_an_output_without_elements_needs_no_constant() -> None:
     mod = to_relax(Graph((tensor("x", 2),), (("none", np.zeros((3, 0), np.int64)),), ()), "net")
     assert "metadata" not in mod.script()
-    assert [int(one) for one in mod["main"].ret_ty.shape] == [3, 0]
+    assert [int(size) for size in mod["main"].ret_ty.shape] == [3, 0]
 
 
 def test_types_of_16_bits_are_rounded_behind_each_operator() -> None:

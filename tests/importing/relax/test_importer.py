@@ -15,7 +15,7 @@ def test_no_operator_is_both_kept_and_written_in_others_by_name() -> None:
     assert len(RULES) > 120
     assert "LSTM" in EXPANSIONS
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
-    known = {one for one in RULES if ":" not in one}
+    known = {item for item in RULES if ":" not in item}
     assert known <= names
 
 
@@ -31,7 +31,7 @@ def test_a_batch_norm_is_folded_into_the_convolution_before_it() -> None:
         helper.make_node("Relu", ["n"], ["y"]),
     ]
     made = model(nodes, {"x": [1, 3, 6, 6]}, ["y"], weights)
-    assert [one.operator for one in simplified(made, "net").nodes] == ["Conv", "Relu"]
+    assert [node.operator for node in simplified(made, "net").nodes] == ["Conv", "Relu"]
     pytest.importorskip("onnxruntime")
     check(made, {"x": rng.standard_normal((1, 3, 6, 6)).astype(np.float32)}, rtol=1e-4, atol=1e-5)
 

@@ -18,7 +18,7 @@ def floats(*shape: int, dtype: Any = np.float32) -> Any:
 
 
 def of_constants(node: Any, inputs: dict[str, Any], opset: int = 18, **constants: Any) -> None:
-    check(model_of(node, inputs, {name: np.array(one) for name, one in constants.items()}, opset), inputs)
+    check(model_of(node, inputs, {name: np.array(constant) for name, constant in constants.items()}, opset), inputs)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.bool_])

@@ -50,10 +50,10 @@ def test_batch_normalization_in_training_gives_the_running_statistics() -> None:
     x, weights = drawn(5, 3, 4), {"s": drawn(3), "b": drawn(3), "m": drawn(3), "v": np.abs(drawn(3))}
     node = helper.make_node("BatchNormalization", ["x", *weights], ["y", "a", "c"], training_mode=1, momentum=0.8)
     mean, variance = x.mean((0, 2)), x.var((0, 2))
-    scale, offset = (weights[one].reshape(3, 1) for one in "sb")
+    scale, offset = (weights[item].reshape(3, 1) for item in "sb")
     y = (x - mean.reshape(3, 1)) / np.sqrt(variance.reshape(3, 1) + 1e-5) * scale + offset
     running = [weights["m"] * 0.8 + mean * 0.2, weights["v"] * 0.8 + variance * 0.2]
-    check(node, {"x": x}, constants=weights, wanted=[one.astype(np.float32) for one in (y, *running)], rtol=1e-4)
+    check(node, {"x": x}, constants=weights, wanted=[item.astype(np.float32) for item in (y, *running)], rtol=1e-4)
 
 
 @pytest.mark.parametrize("opset", [7, 22])
@@ -76,7 +76,7 @@ def test_group_normalization(shape: tuple[int, ...], opset: int) -> None:
     x = drawn(*shape)
     groups = x.reshape(2, 2, -1).astype(np.float64)
     flat = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2, keepdims=True) + 1e-5)
-    scale, offset = (np.repeat(one, 6 // count).reshape(6, *[1] * (len(shape) - 2)) for one in weights.values())
+    scale, offset = (np.repeat(weight, 6 // count).reshape(6, *[1] * (len(shape) - 2)) for weight in weights.values())
     wanted = (flat.reshape(shape) * scale + offset).astype(np.float32)
     node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)
     check(node, {"x": x}, constants=weights, opset=opset, wanted=[wanted])

@@ -101,13 +101,13 @@ def overlaid(x: Any, size: list[int], block: list[int], **more: list[int]) -> An
     axes = range(len(size))
     counts = [(size[i] + pads[i] + pads[len(size) + i] - spans[i]) // strides[i] + 1 for i in axes]
     x = x.reshape(len(x), -1, *block, *counts)
-    found = np.zeros((*x.shape[:2], *size), x.dtype)
+    result = np.zeros((*x.shape[:2], *size), x.dtype)
     for step in np.ndindex(*block):
         for window in np.ndindex(*counts):
             place = [window[i] * strides[i] + step[i] * dilations[i] - pads[i] for i in axes]
             if all(0 <= place[i] < size[i] for i in axes):
-                found[(slice(None), slice(None), *place)] += x[(slice(None), slice(None), *step, *window)]
-    return found
+                result[(slice(None), slice(None), *place)] += x[(slice(None), slice(None), *step, *window)]
+    return result
 
 
 @pytest.mark.parametrize("axes", [2, 3])

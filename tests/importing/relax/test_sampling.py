@@ -41,9 +41,9 @@ def test_no_grid_reads_outside_of_the_picture(mode: str, padding: str) -> None:
     node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=mode, padding_mode=padding)
     places = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, 3e9, -3e9, 1e6], np.float32)
     inputs = {"x": np.ones((1, 1, 3, 4), np.float32), "g": np.stack(np.meshgrid(places, places), -1)[None]}
-    [found] = run(model_of(node, inputs, opset=20), inputs)
+    [result] = run(model_of(node, inputs, opset=20), inputs)
     wanted = (0, 1) if padding == "zeros" else (1,)
-    assert np.isin(np.round(found, 4), wanted).all()
+    assert np.isin(np.round(result, 4), wanted).all()
 
 
 @pytest.mark.parametrize("shift", ["half_pixel", "output_half_pixel"])
@@ -61,10 +61,10 @@ def test_regions(mode: str, samples: int, shift: str) -> None:
 def test_regions_of_pictures_that_there_are_not() -> None:
     inputs = {"x": drawn(2, 1, 4, 4), "r": np.full((3, 4), 2, np.float32), "b": np.array([-7, 1, 10**12])}
     node = helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], sampling_ratio=1)
-    [found] = run(model_of(node, inputs, opset=16), inputs)
+    [output] = run(model_of(node, inputs, opset=16), inputs)
     kept = {**inputs, "b": np.array([0, 1, 1])}
     [wanted] = run(model_of(node, kept, opset=16), kept)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(output, wanted)
 
 
 def test_the_largest_of_an_unknown_number_is_refused() -> None:
