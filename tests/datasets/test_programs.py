@@ -38,22 +38,22 @@ def test_the_networks_are_those_of_all_tasks() -> None:
 def test_a_selection_keeps_each_programs_data_and_drops_unused_tasks() -> None:
     programs = synthetic.with_features(synthetic.programs(3, 4, failed=2))
     chosen = np.array([9, 1, 8, 9])
-    output = programs.select(chosen)
-    assert len(output) == 4
-    assert [output.tasks[number] for number in output.task] == [
+    result = programs.select(chosen)
+    assert len(result) == 4
+    assert [result.tasks[number] for number in result.task] == [
         programs.tasks[number] for number in programs.task[chosen]
     ]
-    assert len(output.tasks) == 2
-    np.testing.assert_array_equal(output.latency, programs.latency[chosen])
-    np.testing.assert_array_equal(output.noise, programs.noise[chosen])
-    assert output.failure == ("", "run-timeout", "", "")
-    assert output.phase == ("random",) * 4
-    assert output.task.dtype == np.int32
-    assert output.per_store_features is not None
+    assert len(result.tasks) == 2
+    np.testing.assert_array_equal(result.latency, programs.latency[chosen])
+    np.testing.assert_array_equal(result.noise, programs.noise[chosen])
+    assert result.failure == ("", "run-timeout", "", "")
+    assert result.phase == ("random",) * 4
+    assert result.task.dtype == np.int32
+    assert result.per_store_features is not None
     assert programs.per_store_features is not None
     for new, old in enumerate(chosen.tolist()):
-        np.testing.assert_array_equal(output.graphs.select([new]).x, programs.graphs.select([old]).x)
-        np.testing.assert_array_equal(output.per_store_features[new], programs.per_store_features[old])
+        np.testing.assert_array_equal(result.graphs.select([new]).x, programs.graphs.select([old]).x)
+        np.testing.assert_array_equal(result.per_store_features[new], programs.per_store_features[old])
     assert len(programs.select(np.zeros(0, np.int64))) == 0
 
 
@@ -119,18 +119,18 @@ def test_few_programs_are_their_own_sample() -> None:
 
 def test_a_sample_takes_as_many_of_each_task_and_the_fastest_of_all() -> None:
     programs = of_tasks(60, 10, 80, 40)
-    value = programs.sample(120, seed=1)
+    result = programs.sample(120, seed=1)
     # Three large tasks share what the small one leaves: 36 + 10 + 36 + 36.
-    assert sorted(np.bincount(value.task).tolist()) == [10, 36, 36, 36]
+    assert sorted(np.bincount(result.task).tolist()) == [10, 36, 36, 36]
     whole = dict(zip(programs.latency.tolist(), programs.throughput().tolist(), strict=True))
-    assert value.throughput().tolist() == [whole[latency] for latency in value.latency.tolist()]
-    np.testing.assert_array_equal(value.latency, programs.sample(120, seed=1).latency)
-    assert value.latency.tolist() != programs.sample(120, seed=2).latency.tolist()
+    assert result.throughput().tolist() == [whole[latency] for latency in result.latency.tolist()]
+    np.testing.assert_array_equal(result.latency, programs.sample(120, seed=1).latency)
+    assert result.latency.tolist() != programs.sample(120, seed=2).latency.tolist()
 
 
 def test_a_sample_leaves_tasks_out_rather_than_take_fewer_than_sixteen() -> None:
-    values = of_tasks(*[20] * 10).sample(100, seed=0)
-    assert np.bincount(values.task).tolist() == [16] * 6
+    result = of_tasks(*[20] * 10).sample(100, seed=0)
+    assert np.bincount(result.task).tolist() == [16] * 6
 
 
 def test_a_sample_has_a_limit_for_each_task_too() -> None:

@@ -173,8 +173,8 @@ def test_what_stands_before_the_damage_of_a_gzip_file_is_read(tmp_path: Path, cu
     # An uncompressed block, so that the lines before the end can be read.
     path.write_bytes(gzip.compress(b"1\n2\n", compresslevel=0)[:cut])
     problems: list[Problem] = []
-    output = list(parsed_lines(path, problems))
-    assert output == ([] if cut == 5 else [(1, 1), (2, 2)])
+    result = list(parsed_lines(path, problems))
+    assert result == ([] if cut == 5 else [(1, 1), (2, 2)])
     assert [problem.line for problem in problems] == [0]
     assert "cut off or damaged" in problems[0].reason
 

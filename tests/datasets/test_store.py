@@ -349,14 +349,14 @@ def test_programs_for_a_training_are_those_of_the_store(programs: MeasuredProgra
     store.append(dataclasses.replace(second, graphs=graphs, tasks=second.tasks[::-1], task=1 - second.task))
     expected = store.load()
     for memory, kind in ((0, StoredGraphs), (1 << 30, ProgramGraphs)):
-        output = store.programs(memory)
-        assert isinstance(output.graphs, kind)
-        assert (len(output), output.tasks) == (11, expected.tasks)
+        result = store.programs(memory)
+        assert isinstance(result.graphs, kind)
+        assert (len(result), result.tasks) == (11, expected.tasks)
         for name in ("task", "latency"):
-            np.testing.assert_array_equal(getattr(output, name), getattr(expected, name))
-            assert getattr(output, name).dtype == getattr(expected, name).dtype
-        np.testing.assert_array_equal(output.throughput(), expected.throughput())
-        read = output.graphs.read()
+            np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
+            assert getattr(result, name).dtype == getattr(expected, name).dtype
+        np.testing.assert_array_equal(result.throughput(), expected.throughput())
+        read = result.graphs.read()
         assert read.type_names == expected.graphs.type_names
         for name in ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets"):
             np.testing.assert_array_equal(getattr(read, name), getattr(expected.graphs, name))
@@ -442,8 +442,8 @@ def test_any_programs_are_read_in_the_given_order(folder: Path, chosen: list[int
 
 def test_a_selection_of_a_selection_counts_from_the_first(folder: Path) -> None:
     expected = GraphStore(folder).load().graphs
-    tensor = stored(folder).select(np.array([50, 2, 59, 0])).select(np.array([3, 1, 0]))
-    assert_equal(tensor.read(), expected.select([0, 2, 50]))
+    result = stored(folder).select(np.array([50, 2, 59, 0])).select(np.array([3, 1, 0]))
+    assert_equal(result.read(), expected.select([0, 2, 50]))
 
 
 def test_more_shards_than_may_be_open_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,8 @@ def test_versions(version: str) -> None:
     ],
 )
 def test_error_codes(code: int, failure: str) -> None:
-    output = parse_record(line(record(code=code, costs=[1e10])))
-    assert (output.run_secs, output.failure) == ((), failure)
+    result = parse_record(line(record(code=code, costs=[1e10])))
+    assert (result.run_secs, result.failure) == ((), failure)
     assert FAILURES[code] is Failure(failure)
 
 

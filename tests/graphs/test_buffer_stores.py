@@ -53,14 +53,14 @@ def test_the_rows_of_a_graph_do_not_depend_on_the_others() -> None:
     population = synthetic.graphs(6)
     joined = ProgramGraphs.concatenate([population, one_graph([]), population])
     columns = np.arange(len(VALUES))
-    output = buffer_stores(joined, columns)
-    assert output.num_graphs == 13
-    assert 6 not in output.batch
-    assert len(output.x) > 2
+    result = buffer_stores(joined, columns)
+    assert result.num_graphs == 13
+    assert 6 not in result.batch
+    assert len(result.x) > 2
     for i in range(6):
         alone = buffer_stores(population.select([i]), columns).x
-        np.testing.assert_array_equal(output.x[output.batch == i], alone)
-        np.testing.assert_array_equal(output.x[output.batch == 7 + i], alone)
+        np.testing.assert_array_equal(result.x[result.batch == i], alone)
+        np.testing.assert_array_equal(result.x[result.batch == 7 + i], alone)
 
 
 def test_without_values_only_loops_are_counted() -> None:

@@ -59,9 +59,9 @@ def test_values_that_cannot_be_written_are_copied() -> None:
     graphs = synthetic.graphs(2)
     graphs.x.flags.writeable = False
     before = graphs.x.copy()
-    output = with_processors(graphs, ["llvm -mcpu=znver3 -num-cores=2"] * 2)
+    result = with_processors(graphs, ["llvm -mcpu=znver3 -num-cores=2"] * 2)
     np.testing.assert_array_equal(graphs.x, before)
-    assert output.x[:, columns(["target"])].all()
+    assert result.x[:, columns(["target"])].all()
 
 
 def test_no_graphs_have_no_targets() -> None:

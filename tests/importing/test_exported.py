@@ -58,8 +58,8 @@ def test_arguments_that_are_no_tensors_are_part_of_the_network(scale: float | No
     x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
     program = exported.export(Scaled(), (x, scale, y), "net")
     assert list(exported.open_shapes(program, "net")) == ["x", "y"]
-    (values,) = exported.run(program, exported.examples(program, "net"))
-    np.testing.assert_allclose(values, Scaled()(x, scale, y).numpy())
+    (result,) = exported.run(program, exported.examples(program, "net"))
+    np.testing.assert_allclose(result, Scaled()(x, scale, y).numpy())
     pytest.importorskip("onnxscript")
     assert len(exported.to_onnx(program, "net").graph.input) == 2
 
@@ -113,9 +113,9 @@ def test_open_sizes_are_fixed_and_the_outputs_stay(tmp_path: Path) -> None:
     assert exported.open_shapes(fixed, "net") == {"image": (2, 3, 8, 12)}
     assert exported.with_shapes(fixed, {"image": (2, 3, 8, 12)}, "net") is fixed
     image = torch.randn(2, 3, 8, 12)
-    (tensor,) = exported.run(fixed, {"image": image.numpy()})
+    (result,) = exported.run(fixed, {"image": image.numpy()})
     with torch.no_grad():
-        np.testing.assert_allclose(tensor, make(Convolutional)(image).numpy(), atol=1e-5)
+        np.testing.assert_allclose(result, make(Convolutional)(image).numpy(), atol=1e-5)
     with pytest.raises(WorkError, match=r"torch.export cannot export net with these shapes: "):
         exported.with_shapes(program, {"image": (2, 3, 128, 12)}, "net")
 
@@ -171,8 +171,8 @@ def test_a_program_is_written_in_onnxs_operators_with_its_tensors_in_order(capfd
     assert capfd.readouterr() == ("", "")
     assert [value.type.tensor_type.shape.dim[0].dim_value for value in model.graph.input] == [2, 3]
     names = [value.name for value in model.graph.input]
-    total = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs.values(), strict=True)))
-    for output, expected in zip(total, exported.run(program, inputs), strict=True):
+    result = onnx.reference.ReferenceEvaluator(model).run(None, dict(zip(names, inputs.values(), strict=True)))
+    for output, expected in zip(result, exported.run(program, inputs), strict=True):
         np.testing.assert_array_equal(output, expected)
 
 

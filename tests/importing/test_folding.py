@@ -17,9 +17,9 @@ def test_operators_on_constants_are_computed() -> None:
 
 
 def test_operands_may_be_left_out() -> None:
-    output = evaluate(helper.make_node("Clip", ["x", "", "high"], ["y"]), [np.arange(4), None, np.array(2)], OPSETS)
-    assert output is not None
-    assert output[0].tolist() == [0, 1, 2, 2]
+    result = evaluate(helper.make_node("Clip", ["x", "", "high"], ["y"]), [np.arange(4), None, np.array(2)], OPSETS)
+    assert result is not None
+    assert result[0].tolist() == [0, 1, 2, 2]
 
 
 def test_what_is_random_or_unknown_is_not_computed() -> None:

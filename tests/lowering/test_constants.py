@@ -108,12 +108,12 @@ def module(*emits: Callable[[], Any]) -> tvm.IRModule:
 
 def test_what_is_computed_of_constants_is_a_constant() -> None:
     mod = module(*COMPUTED.values())
-    value = rearrange_constants(mod)
-    assert not [name for name in ("R.call", "R.add", "R.reshape", "R.astype") if name in value["main"].script()]
+    result = rearrange_constants(mod)
+    assert not [name for name in ("R.call", "R.add", "R.reshape", "R.astype") if name in result["main"].script()]
     assert not any(
-        isinstance(binding.value, relax.Call) for block in value["main"].body.blocks for binding in block.bindings
+        isinstance(binding.value, relax.Call) for block in result["main"].body.blocks for binding in block.bindings
     )
-    for name, item, expected in zip(COMPUTED, outputs(value), outputs(mod), strict=True):
+    for name, item, expected in zip(COMPUTED, outputs(result), outputs(mod), strict=True):
         assert item.dtype == expected.dtype, name
         np.testing.assert_allclose(item, expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
@@ -135,15 +135,15 @@ NAN = relax.const(np.array([np.nan, 1.0], np.float32))
     ],
 )
 def test_what_numpy_computes_otherwise_stays(emit: Callable[[], Any]) -> None:
-    values = rearrange_constants(module(emit))
+    result = rearrange_constants(module(emit))
     assert any(
-        isinstance(binding.value, relax.Call) for block in values["main"].body.blocks for binding in block.bindings
+        isinstance(binding.value, relax.Call) for block in result["main"].body.blocks for binding in block.bindings
     )
 
 
 def test_constants_of_bfloat16() -> None:
     weights = op.astype(A, "bfloat16")
     mod = module(lambda: op.astype(op.permute_dims(op.add(weights, weights)), "float32"))
-    (tensor,) = outputs(rearrange_constants(mod))
-    np.testing.assert_allclose(tensor, 2 * A.value.numpy().T, rtol=1e-2)
+    (result,) = outputs(rearrange_constants(mod))
+    np.testing.assert_allclose(result, 2 * A.value.numpy().T, rtol=1e-2)
     assert "R.add" not in rearrange_constants(mod)["main"].script()

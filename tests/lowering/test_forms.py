@@ -98,10 +98,10 @@ def reduced(name: str) -> Operator:
 
 
 def named(name: str) -> Any:
-    values: Any = op
+    result: Any = op
     for part in name.split("."):
-        values = getattr(values, part)
-    return values
+        result = getattr(result, part)
+    return result
 
 
 def integers(x: Any) -> Any:

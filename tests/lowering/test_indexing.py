@@ -40,8 +40,8 @@ def run(emit: Callable[[Any], Any]) -> Array:
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_gathered_elements(axis: int, dtype: str) -> None:
     at = indices(4, 5, 6)
-    output = run(lambda x: op.gather_elements(x, const(at, dtype), axis))
-    np.testing.assert_array_equal(output, np.take_along_axis(DATA, at, axis))
+    result = run(lambda x: op.gather_elements(x, const(at, dtype), axis))
+    np.testing.assert_array_equal(result, np.take_along_axis(DATA, at, axis))
 
 
 def test_gathered_slices_and_batches() -> None:
@@ -64,24 +64,24 @@ def test_put_values(accumulate: bool) -> None:
     at = [indices(4, 1), indices(3), indices(4, 3)]
     at = at if accumulate else [np.arange(4).reshape(4, 1) - 4, indices(3), indices(4, 3)]
     values = UPDATES[0, :4, :3]
-    value = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(values), accumulate))
+    result = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(values), accumulate))
     wanted = torch.from_numpy(DATA).index_put(tuple(map(torch.from_numpy, at)), torch.from_numpy(values), accumulate)
-    np.testing.assert_allclose(value, wanted, rtol=1e-6)
+    np.testing.assert_allclose(result, wanted, rtol=1e-6)
 
 
 def test_one_value_is_put_everywhere() -> None:
     at = [indices(50), indices(50), indices(50)]
-    tensor = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(np.full(1, 2.0, np.float32)), True))
+    result = run(lambda x: op.index_put(x, tuple(map(const, at)), relax.const(np.full(1, 2.0, np.float32)), True))
     expected = DATA.copy()
     np.add.at(expected, tuple(at), 2.0)
-    np.testing.assert_allclose(tensor, expected, rtol=1e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("reduction", ["update", "add", "mul", "min", "max"])
 def test_scattered_slices(reduction: str) -> None:
     at = np.array([[-4, 1], [1, -2], [2, 0]])
-    total = run(lambda x: op.scatter_nd(x, const(at), relax.const(UPDATES[0, :3]), reduction))
-    assert_scattered(total, reduction, UPDATES[0, :3], tuple(at.T))
+    result = run(lambda x: op.scatter_nd(x, const(at), relax.const(UPDATES[0, :3]), reduction))
+    assert_scattered(result, reduction, UPDATES[0, :3], tuple(at.T))
 
 
 def assert_scattered(output: Array, reduction: str, updates: Array, places: Any) -> None:
@@ -101,9 +101,9 @@ def test_scattered_elements(reduction: str, shape: tuple[int, ...]) -> None:
     at = np.stack([np.random.default_rng(0).permutation(5)[: shape[1]]] * shape[2], 1) - 5
     at = np.broadcast_to(at, shape).copy()
     updates = UPDATES[tuple(map(slice, shape))]
-    written = run(lambda x: op.scatter_elements(x, const(at), relax.const(updates), 1, reduction))
+    result = run(lambda x: op.scatter_elements(x, const(at), relax.const(updates), 1, reduction))
     places = np.ogrid[tuple(map(slice, shape))]
-    assert_scattered(written, reduction, updates, (places[0], at, places[2]))
+    assert_scattered(result, reduction, updates, (places[0], at, places[2]))
 
 
 WILD: list[Callable[[Any, Any], Any]] = [
@@ -134,9 +134,9 @@ def test_no_task_leaves_its_tensors(operator: Callable[[Any, Any], Any]) -> None
     assert extract_tasks(mod, local_target())
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     wild = np.random.default_rng(0).integers(-(2**62), 2**62, DATA.shape)
-    output = machine["main"](tvm.runtime.tensor(DATA), tvm.runtime.tensor(wild)).numpy()
-    assert np.isfinite(output).all()
-    assert np.abs(output).max() <= 120 * max(np.abs(DATA).max(), np.abs(UPDATES).max())
+    result = machine["main"](tvm.runtime.tensor(DATA), tvm.runtime.tensor(wild)).numpy()
+    assert np.isfinite(result).all()
+    assert np.abs(result).max() <= 120 * max(np.abs(DATA).max(), np.abs(UPDATES).max())
 
 
 @pytest.mark.parametrize("axis", [0, 2, -1, None])

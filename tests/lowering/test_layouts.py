@@ -181,9 +181,9 @@ def test_blocks_that_are_no_dataflow_functions_with_branches_and_casts() -> None
             v = builder.emit_output(op.add(convolved(builder, w), y))
         builder.emit_func_output(relax.Tuple([builder.emit(op.tanh(v)), v]))
     mod = builder.get()
-    tensor = converted(mod)
-    relax.analysis.well_formed(tensor)
-    assert transposes(tensor) == 2
+    result = converted(mod)
+    relax.analysis.well_formed(result)
+    assert transposes(result) == 2
 
 
 BRANCHES = """
@@ -238,10 +238,10 @@ SHAPES = {"x": (1, 4, 8, 8), "w": (4, 4, 1, 1)}
 )
 def test_what_the_pass_does_not_know_stays(source: str | None, expected: int) -> None:
     mod = kernels() if source is None else tvm.script.from_source(source)
-    total = converted(mod)
-    relax.analysis.well_formed(total)
-    assert transposes(total) == expected
-    machines = [relax.VirtualMachine(tvm.compile(item, target="llvm"), tvm.cpu()) for item in (mod, total)]
+    result = converted(mod)
+    relax.analysis.well_formed(result)
+    assert transposes(result) == expected
+    machines = [relax.VirtualMachine(tvm.compile(item, target="llvm"), tvm.cpu()) for item in (mod, result)]
     rng = np.random.default_rng(0)
     inputs: list[Any] = [rng.standard_normal(shape).astype(np.float32) for shape in SHAPES.values()]
     for more in ([True], [False]) if source == BRANCHES else ([],):
@@ -308,11 +308,11 @@ def drawn(seed: int) -> tvm.IRModule:
 @pytest.mark.parametrize("seed", range(8))
 def test_drawn_networks_compute_the_same(seed: int) -> None:
     mod = drawn(seed)
-    written = converted(mod)
-    relax.analysis.well_formed(written)
-    for output, wanted in zip(outputs(written), outputs(mod), strict=True):
+    result = converted(mod)
+    relax.analysis.well_formed(result)
+    for output, wanted in zip(outputs(result), outputs(mod), strict=True):
         np.testing.assert_allclose(output, wanted, rtol=1e-3, atol=1e-3)
-    _check_no_pair_cancels(written)
+    _check_no_pair_cancels(result)
 
 
 def _check_no_pair_cancels(mod: tvm.IRModule) -> None:

@@ -33,13 +33,13 @@ def bounds(result: Parameters) -> list[int]:
 
 
 def test_a_product_writes_its_last_parameter() -> None:
-    output = read(relax.op.matmul, np.ones((4, 8), np.float32), np.ones((8, 6), np.float32))
-    assert output.arguments == (
+    result = read(relax.op.matmul, np.ones((4, 8), np.float32), np.ones((8, 6), np.float32))
+    assert result.arguments == (
         Argument("float32", (4, 8)),
         Argument("float32", (8, 6)),
         Argument("float32", (4, 6), written=True),
     )
-    assert (output.dtypes, output.terms, output.work) == (("float32",), 8, 4 * 8 * 6)
+    assert (result.dtypes, result.terms, result.work) == (("float32",), 8, 4 * 8 * 6)
 
 
 def test_indices_are_below_what_they_index() -> None:

@@ -63,11 +63,11 @@ def test_its_examples_hold() -> None:
 @pytest.mark.parametrize("act", [residual, reshaped, alone])
 def test_every_program_computes_what_the_task_does(size: int, act: Any) -> None:
     mod = task(size, act)
-    output = spaces(mod)
-    assert 1 < len(output) <= 5
+    result = spaces(mod)
+    assert 1 < len(result) <= 5
     expected = run(mod, size)
     assert np.abs(expected).max() > 0
-    for schedule in output:
+    for schedule in result:
         np.testing.assert_allclose(run(schedule.mod, size), expected, atol=1e-3)
 
 

@@ -82,6 +82,6 @@ def test_other_names_stay_as_they_are_and_in_their_place() -> None:
 
 
 def test_the_layers_are_a_group() -> None:
-    output = expand_groups(["layers"], [], [], [])
-    assert 1100 < len(output) < 1300
-    assert output[0] == "pointwise-layer/0"
+    result = expand_groups(["layers"], [], [], [])
+    assert 1100 < len(result) < 1300
+    assert result[0] == "pointwise-layer/0"

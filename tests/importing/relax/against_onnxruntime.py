@@ -64,8 +64,8 @@ def reference(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[np.ndar
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    output: list[np.ndarray[Any, Any]] = session.run(None, dict(inputs))
-    return output
+    result: list[np.ndarray[Any, Any]] = session.run(None, dict(inputs))
+    return result
 
 
 def check(

@@ -61,10 +61,10 @@ def test_regions(mode: str, samples: int, shift: str) -> None:
 def test_regions_of_pictures_that_there_are_not() -> None:
     inputs = {"x": drawn(2, 1, 4, 4), "r": np.full((3, 4), 2, np.float32), "b": np.array([-7, 1, 10**12])}
     node = helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], sampling_ratio=1)
-    [output] = run(model_of(node, inputs, opset=16), inputs)
+    [result] = run(model_of(node, inputs, opset=16), inputs)
     kept = {**inputs, "b": np.array([0, 1, 1])}
     [wanted] = run(model_of(node, kept, opset=16), kept)
-    np.testing.assert_array_equal(output, wanted)
+    np.testing.assert_array_equal(result, wanted)
 
 
 def test_the_largest_of_an_unknown_number_is_refused() -> None:
