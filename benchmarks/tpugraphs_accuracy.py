@@ -1,8 +1,8 @@
-"""Ranks the layouts of networks that no model was trained on: TGraph, its ablation, the other models, the baselines.
+"""Ranks the layouts of held-out networks: TGraph, its ablation, the other models, the baselines.
 
 The runtimes are those of XLA on a CPU, measured with ``tvm-gnn-cost tpugraphs measure``. Each model is trained once per
 seed on the graphs of train and valid. ``--tiles op_tuning_data.pb``, the data set's own file of TPU tiles, adds a small
-demo: each of its 12 kernels is ranked by models that were trained on the others.
+demonstration: each of its 12 kernels is ranked by models that were trained on the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BASELINES = ("xgb on pooled features", "fewest constraints", "random")
 
 @dataclass(frozen=True)
 class Size:
-    """How much is trained; a model of the published width, trained as long, would memorise a set as small as this."""
+    """Size of the trainings; the published width and number of epochs would overfit a data set of this size."""
 
     epochs: int = 25
     channels: int = 64
@@ -51,7 +51,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """Prepared graphs of a collection; the digest of the files that they come from is part of what identifies a run."""
+    """Prepared graphs of a collection; the digest of their published files is part of a run's key."""
 
     prepared: Path
     collection: str
@@ -66,7 +66,7 @@ class Row:
         model: One of ``ranker.MODELS``.
         config: The model's settings that differ from its defaults.
         settings: The training's settings that differ from its defaults.
-        models: How many rank together, trained alike but for their seeds.
+        models: Size of the ensemble, whose models differ in their seeds.
     """
 
     model: str
@@ -76,7 +76,7 @@ class Row:
 
 
 _RECIPE = recipe(LAYOUTS, "kernel-costs")
-# What it says of this model was chosen on folds of train and valid.
+# The recipe of this model was chosen by cross-validation on train and valid.
 KERNEL_COSTS = {name: getattr(_RECIPE, name) for name in ("epochs", "patience", "learning_rate")}
 ROWS = {
     "kernel-costs": Row("kernel-costs", {}, KERNEL_COSTS),
@@ -111,9 +111,9 @@ def scores_of(
     config, settings = _how(row, seed, size, train[0].kind)
     rankers = []
     for number in range(ROWS[row].models):
-        own = replace(settings, seed=seed + 1000 * number)
-        # The validation decides nothing: no training is stopped early, and the last epoch is kept.
-        rankers.append(fit(ROWS[row].model, config, train, train[:1], own, folder / str(number)))
+        member = replace(settings, seed=seed + 1000 * number)
+        # Validation decides nothing: no training is stopped early, and the last epoch is kept.
+        rankers.append(fit(ROWS[row].model, config, train, train[:1], member, folder / str(number)))
     return {graph.name: score_with_all(rankers, graph) for graph in test}
 
 
@@ -132,9 +132,9 @@ def _training(row: str, size: Size) -> dict[str, Any]:
 
 
 def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) -> dict[str, dict[str, float]]:
-    """The metrics of each test graph; a run that was saved before is read and not repeated.
+    """The metrics of each test graph; a run that was saved before is read instead of repeated.
 
-    ``left_out`` says what is ranked and does not train: the split ``test``, the split ``valid`` (then ``test`` does not
+    ``left_out`` is what is held out and ranked: the split ``test``, the split ``valid`` (then ``test`` does not
     train either), or one graph of ``train``.
     """
     known = [row, seed, asdict(size), left_out, data.digest]
@@ -142,7 +142,7 @@ def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) 
         known += [ROWS[row].model, *map(asdict, _how(row, seed, size, data.collection.partition(":")[0]))]
     path = runs / f"{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]}.json"
     if not path.exists():
-        torch.set_num_threads(1)  # Each core has a run of its own.
+        torch.set_num_threads(1)  # There is one run per core.
         parts = {split: read_all_prepared(data.prepared, data.collection, split) for split in SPLITS}
         if left_out in ("valid", "test"):
             test = parts[left_out]
@@ -153,8 +153,8 @@ def run(row: str, seed: int, size: Size, data: Data, left_out: str, runs: Path) 
         folder = path.with_suffix(".fit")
         scores = scores_of(row, seed, size, train, test, folder)
         shutil.rmtree(folder, ignore_errors=True)
-        found = {graph.name: graph_metrics(data.collection, scores[graph.name], _runtime(graph)) for graph in test}
-        write_json(path, found)
+        metrics_of = {graph.name: graph_metrics(data.collection, scores[graph.name], _runtime(graph)) for graph in test}
+        write_json(path, metrics_of)
     metrics: dict[str, dict[str, float]] = json.loads(path.read_text())
     return metrics
 
@@ -173,11 +173,11 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -
     ceiling = float(np.mean([card["graphs"][name]["retest_tau"] for name in test]))
     jobs = [(row, seed, arguments.split) for row in rows for seed in range(arguments.seeds)]
     data = Data(prepared, LAYOUTS, _digest(sorted((arguments.data / "npz").rglob("*.npz"))))
-    found = _all_runs(jobs, size, data, runs)
+    metrics_of = _all_runs(jobs, size, data, runs)
     models = {}
     for row in rows:
-        seeds = [mean_metrics(list(found[row, seed, arguments.split].values())) for seed in range(arguments.seeds)]
-        models[row] = summarise([one | {"share_of_retest": one["kendall_tau"] / ceiling} for one in seeds])
+        seeds = [mean_metrics(list(metrics_of[row, seed, arguments.split].values())) for seed in range(arguments.seeds)]
+        models[row] = summarise([metrics | {"share_of_retest": metrics["kendall_tau"] / ceiling} for metrics in seeds])
     columns = ("kendall_tau", "share_of_retest", "slowdown1", "slowdown10")
     title = (
         f"layouts on XLA:CPU, {len(test)} {arguments.split} graphs, retest tau {ceiling:.3f}, {arguments.seeds} seeds"
@@ -186,7 +186,7 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -
     taus = {
         row: {
             name: np.mean(
-                [found[row, seed, arguments.split][name]["kendall_tau"] for seed in range(arguments.seeds)]
+                [metrics_of[row, seed, arguments.split][name]["kendall_tau"] for seed in range(arguments.seeds)]
             ).item()
             for name in test
         }
@@ -199,19 +199,19 @@ def layouts(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -
 
 
 def tiles(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> dict[str, Any]:
-    """The table of the published tiles, a demo: each kernel is ranked by models that were trained on the others."""
+    """The table of the published tiles: each kernel is ranked by models that were trained on the others."""
     prepared = work / "tiles"
     encoded = tpugraphs.encode(arguments.tiles, work / "tiles-npz", "tile")
     list(prepare_files([file.path for file in encoded.files], prepared_folder(prepared, TILES, "train"), []))
     names = [graph.name for graph in read_all_prepared(prepared, TILES, "train")]
     rows = (*TILE_ROWS, *(row for row in BASELINES if row != "fewest constraints"))
     jobs = [(row, seed, name) for row in rows for seed in range(arguments.seeds) for name in names]
-    found = _all_runs(jobs, size, Data(prepared, TILES, _digest([arguments.tiles])), runs)
+    metrics_of = _all_runs(jobs, size, Data(prepared, TILES, _digest([arguments.tiles])), runs)
     models = {}
     for row in rows:
-        seeds = [[found[row, seed, name][name] for name in names] for seed in range(arguments.seeds)]
+        seeds = [[metrics_of[row, seed, name][name] for name in names] for seed in range(arguments.seeds)]
         models[row] = summarise([mean_metrics(graphs) for graphs in seeds])
-    title = f"a small demo: tiles of {len(names)} TPU kernels, each ranked by models trained on the others"
+    title = f"tiles of {len(names)} TPU kernels, each ranked by models trained on the others"
     _print(title, models, ("score", "kendall_tau", "slowdown1", "slowdown5"))
     return {"models": models, "kernels": len(names)}
 
@@ -219,18 +219,18 @@ def tiles(arguments: argparse.Namespace, work: Path, runs: Path, size: Size) -> 
 def _all_runs(
     jobs: Sequence[tuple[str, int, str]], size: Size, data: Data, runs: Path
 ) -> dict[tuple[str, int, str], dict[str, dict[str, float]]]:
-    found = {}
+    metrics_of = {}
     with Bar(console=console, transient=True) as progress:
         bar = progress.add_task(f"training, {data.collection}", total=len(jobs))
         work = joblib.Parallel(n_jobs=joblib.cpu_count(), return_as="generator")
         done = work(joblib.delayed(run)(row, seed, size, data, out, runs) for row, seed, out in jobs)
         for (row, seed, out), metrics in zip(jobs, done, strict=True):
-            found[row, seed, out] = metrics
+            metrics_of[row, seed, out] = metrics
             tau = mean_metrics(list(metrics.values()))["kendall_tau"]
             if out in SPLITS:
                 progress.console.print(f"{row}, seed {seed}: tau {tau:.3f}", highlight=False)
             progress.advance(bar)
-    return found
+    return metrics_of
 
 
 def _print(title: str, models: Mapping[str, Mapping[str, Mapping[str, float]]], columns: Sequence[str]) -> None:
@@ -258,9 +258,13 @@ def main() -> None:
     """Prints the tables and writes the JSON."""
     options = parser(__doc__)
     options.add_argument("--data", type=Path, default=XLA, help="what 'tvm-gnn-cost tpugraphs measure' wrote")
-    options.add_argument("--tiles", type=Path, help="the data set's op_tuning_data.pb, for the demo on TPU tiles")
+    options.add_argument(
+        "--tiles", type=Path, help="the data set's op_tuning_data.pb, for the demonstration on TPU tiles"
+    )
     every = (*ROWS, *BASELINES)
-    options.add_argument("--models", nargs="+", choices=every, default=every, metavar="MODEL", help="of the layouts")
+    options.add_argument(
+        "--models", nargs="+", choices=every, default=every, metavar="MODEL", help="rows of the table of layouts"
+    )
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--split", choices=("test", "valid"), default="test", help="valid is for choosing settings")
     options.add_argument("--epochs", type=int, default=Size.epochs)

@@ -1,4 +1,4 @@
-"""TGraph by its equations: each node of each configuration by itself. The tests and the benchmark compare with it."""
+"""TGraph by its equations, each node of each configuration separately: the reference of the tests and the benchmark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _block(block: Any, x: Tensor, edges: Tensor) -> Tensor:
 
 
 def _cross(attention: nn.Module, x: Tensor) -> Tensor:
-    """The cross attention of float32[c, n, channels]; :class:`TGraph` has the configurations behind the nodes."""
+    """The cross attention of float32[c, n, channels]; :class:`TGraph` has the configurations after the nodes."""
     if not isinstance(attention, CrossConfigAttention):
         return x
     return torch.cat([x, x * torch.softmax(x / attention.temperature, dim=0)], dim=-1)

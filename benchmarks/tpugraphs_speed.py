@@ -1,8 +1,8 @@
-"""How much time and memory TGraph takes to score and to train on layouts of graphs of 3,000 and of 40,000 nodes.
+"""Time and memory of TGraph when scoring and training on layouts of graphs of 3,000 and of 40,000 nodes.
 
 The graphs are transformers as JAX passes them to XLA, with and without pruning. TGraph, which computes equal nodes
-once, stands beside the plain computation of the same scores; each runs in a process of its own. The time and the bytes
-that packing costs and saves are measured where configurations are read.
+once, is compared with the plain computation of the same scores; each runs in a separate process. The cost of packed
+configurations is measured when they are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tvm_gnn_cost.tpugraphs.settings import RankerSettings
 from tvm_gnn_cost.training.scale import Scale
 
 CONFIGS = 128
-#: A call that takes longer is made only once, and so is the plain computation of a large graph's share.
+#: A call that takes longer is made only once.
 LONG_S = 10.0
 #: Floats of one layer's output in the plain computation, which compares as many configurations at once as this allows.
 ACTIVATIONS = 4e8
@@ -70,7 +70,7 @@ def write_graph(path: Path, layers: int) -> None:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> Seconds:
-    """Times some calls after a warm-up; a warm-up that takes long is the measurement itself."""
+    """Times some calls after a warm-up; a long warm-up is itself the measurement."""
     taken = call_seconds(work, 1)
     if taken[0] < LONG_S:
         taken = call_seconds(work, repeats)
@@ -80,9 +80,9 @@ def seconds(work: Callable[[], object], repeats: int) -> Seconds:
 def measure_scoring(
     net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, share_only: bool, results: Any
 ) -> None:
-    """Scores configurations of a prepared graph; the target of a process of its own.
+    """Scores configurations of a prepared graph; the target of a separate process.
 
-    Of a large graph, the plain computation can compare only a share of the configurations at once.
+    For a large graph, the plain computation can compare only a share of the configurations at once.
     """
     torch.set_num_threads(1)
     inputs, size = _inputs(folder, name, channels)
@@ -98,11 +98,11 @@ def measure_scoring(
 
 
 def measure_training(net: type[TGraph], folder: Path, name: str, channels: int, repeats: int, results: Any) -> None:
-    """Trains on a prepared graph; the target of a process of its own."""
+    """Trains on a prepared graph; the target of a separate process."""
     torch.set_num_threads(1)
     inputs, size = _inputs(folder, name, channels)
     model = net(TGraphConfig(channels=channels))
-    # A backward pass of the plain computation keeps about five times what a forward pass needs.
+    # A backward pass of the plain computation keeps about five times the memory of a forward pass.
     count = max(2, min(RankerSettings().configs_per_step, int(ACTIVATIONS / 5 / size)))
     optimizer = torch.optim.AdamW(model.parameters())
     assert inputs.graph.runtime is not None, "write_graph wrote them"
@@ -147,8 +147,8 @@ def _reset_peak() -> float:
 
 
 def _peak() -> float:
-    """The most MiB that the process held since :func:`_reset_peak`."""
-    (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM"))
+    """Peak MiB of the process since :func:`_reset_peak`."""
+    (line,) = (row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
@@ -160,12 +160,12 @@ def _in_own_process(target: Callable[..., None], *arguments: object) -> dict[str
     process.join()
     if process.exitcode != 0:
         raise RuntimeError(f"{target.__name__} of {arguments} ended with exit code {process.exitcode}")
-    found: dict[str, Any] = results.get()
-    return found
+    answer: dict[str, Any] = results.get()
+    return answer
 
 
 def _compare(*case: object) -> dict[str, dict[str, Any]]:
-    """What the plain computation and TGraph take for one graph, the ratios, and how far their scores agree."""
+    """Time and memory of the plain computation and of TGraph for one graph, and how well their scores agree."""
     nets = {"plain": PlainTGraph, "shared": TGraph}
     scoring: dict[str, Any] = {how: _in_own_process(measure_scoring, net, *case, True) for how, net in nets.items()}
     training: dict[str, Any] = {how: _in_own_process(measure_training, net, *case) for how, net in nets.items()}
@@ -173,11 +173,11 @@ def _compare(*case: object) -> dict[str, dict[str, Any]]:
         both["ratios"] = {unit: both["plain"][unit] / max(1.0, both["shared"][unit]) for unit in ("ms", "mib")}
     plain, shared = (np.array(scoring[how].pop("scores")) for how in nets)
     scoring |= {"tau": kendall_tau(plain, shared), "difference": float(abs(plain - shared).max() / plain.std())}
-    found = {"scoring": scoring, "training": training}
+    comparison = {"scoring": scoring, "training": training}
     if scoring["shared"]["configs"] < CONFIGS:
         every = _in_own_process(measure_scoring, TGraph, *case, False)
-        found["scoring all at once"] = {"shared": {key: value for key, value in every.items() if key != "scores"}}
-    return found
+        comparison["scoring all at once"] = {"shared": {key: value for key, value in every.items() if key != "scores"}}
+    return comparison
 
 
 def main() -> None:
@@ -205,12 +205,12 @@ def main() -> None:
                 folder = Path(temporary) / how
                 list(prepare_files([path], folder, [], prunes=prunes))
                 title_how = f"{title}, {how}"
-                cases[title_how] = one = _compare(folder, path.stem, channels, repeats)
+                cases[title_how] = case = _compare(folder, path.stem, channels, repeats)
                 nodes = len(read_prepared(folder, path.stem).opcode)
-                _add_rows(table, title_how, nodes, one)
-            found = reading(path, read_prepared(Path(temporary) / "pruned", path.stem), Path(temporary), repeats)
-            cases[f"{title}, reading"] = found
-            for form, size in found.items():
+                _add_rows(table, title_how, nodes, case)
+            read = reading(path, read_prepared(Path(temporary) / "pruned", path.stem), Path(temporary), repeats)
+            cases[f"{title}, reading"] = read
+            for form, size in read.items():
                 forms.add_row(title, form, f"{size['ms']:.2f}", f"{size['bytes'] / 2**20:.1f}")
     console.print(table)
     console.print(forms)
@@ -219,14 +219,18 @@ def main() -> None:
 
 
 def _add_rows(table: Table, title: str, nodes: int, case: dict[str, dict[str, Any]]) -> None:
-    """Adds the rows of one graph to the table, and prints what they say."""
-    for what, one in case.items():
-        cells = [f"{nodes:,}", what, str(one["shared"]["configs"])]
+    """Adds the rows of one graph to the table, and prints them."""
+    for what, measured in case.items():
+        cells = [f"{nodes:,}", what, str(measured["shared"]["configs"])]
         for unit in ("ms", "mib"):
-            plain, ratio = (f"{one['plain'][unit]:,.0f}", f"{one['ratios'][unit]:.1f}") if "plain" in one else ("", "")
-            cells += [plain, f"{one['shared'][unit]:,.0f}", ratio]
-        table.add_row(title, *cells, f"{one['tau']:.4f}" if "tau" in one else "")
-        console.print(f"{title}, {what}: {one['shared']['ms']:,.0f} ms", highlight=False)
+            plain, ratio = (
+                (f"{measured['plain'][unit]:,.0f}", f"{measured['ratios'][unit]:.1f}")
+                if "plain" in measured
+                else ("", "")
+            )
+            cells += [plain, f"{measured['shared'][unit]:,.0f}", ratio]
+        table.add_row(title, *cells, f"{measured['tau']:.4f}" if "tau" in measured else "")
+        console.print(f"{title}, {what}: {measured['shared']['ms']:,.0f} ms", highlight=False)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tvm_gnn_cost.tpugraphs.format.collections import SPLITS, collections_in, graph_files
-from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
+from tvm_gnn_cost.tpugraphs.format.featurize import featurize
 from tvm_gnn_cost.tpugraphs.format.npz import read_graph
 from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction
 from tvm_gnn_cost.xla_cpu.networks import NETWORKS
@@ -48,7 +48,7 @@ def test_each_graph_is_whole(name: str):
 @pytest.mark.parametrize("name", [name for name in FILES if KEPT[name]["split"] == "valid"])
 def test_the_graph_is_still_that_of_the_network(name: str):
     graph, function = read_graph(FILES[name][1]), ConfigurableFunction(NETWORKS[name].function)
-    fields = encode_graph(function.module)
+    fields = featurize(function.module)
     np.testing.assert_array_equal(graph.node_feat, fields["node_feat"])
     np.testing.assert_array_equal(graph.edge_index.T, fields["edge_index"])
     np.testing.assert_array_equal(graph.config_nodes, function.config_nodes)

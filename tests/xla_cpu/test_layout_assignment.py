@@ -9,7 +9,7 @@ import pytest
 
 from tests.xla_cpu.hlo import config, layout_graph, line
 from tests.xla_cpu.hlo import instructions as graph_of
-from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
+from tvm_gnn_cost.tpugraphs.format.featurize import featurize
 from tvm_gnn_cost.xla_cpu.layout_assignment import (
     CONSTRAINT,
     ConfigurableInstructions,
@@ -49,7 +49,7 @@ def layouts_of_xla(function: ConfigurableFunction, layouts: np.ndarray, folder: 
 def test_layouts_are_those_of_xla(name: str, tmp_path: Path):
     function = ConfigurableFunction(NETWORKS[name].function)
     names = [one.name for computation in function.module.computations for one in computation.instructions]
-    fields = encode_graph(function.module)
+    fields = featurize(function.module)
     graph = ConfigurableInstructions(
         layout_graph(fields["node_feat"], fields["node_opcode"], fields["edge_index"].T, function.config_nodes)
     )

@@ -9,7 +9,7 @@ from jax import Array
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.format import OPCODES
-from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
+from tvm_gnn_cost.tpugraphs.format.featurize import featurize
 from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction, Operations, random_configs
 
 
@@ -28,7 +28,7 @@ def layout(*tensors: tuple[int, ...]) -> list[int]:
 
 def test_the_graph_is_the_one_jax_lowers():
     function = ConfigurableFunction(network)
-    fields = encode_graph(function.module)
+    fields = featurize(function.module)
     names = {number: name for name, number in OPCODES.items()}
     opcodes = [names[fields["node_opcode"][node]] for node in function.config_nodes]
     assert opcodes == ["convolution", "reshape", "dot", "dot"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tvm_gnn_cost.tpugraphs.format.encoding import encode_graph
+from tvm_gnn_cost.tpugraphs.format.featurize import featurize
 from tvm_gnn_cost.xla_cpu.layouts import ConfigurableFunction
 from tvm_gnn_cost.xla_cpu.networks import NETWORKS
 
@@ -13,7 +13,7 @@ from tvm_gnn_cost.xla_cpu.networks import NETWORKS
 def test_every_network_is_a_graph_with_configurable_nodes(name: str):
     function = ConfigurableFunction(NETWORKS[name].function)
     assert len(function.config_nodes) == len(function.ranks) >= 4
-    assert encode_graph(function.module)["node_feat"].shape[0] >= 50
+    assert featurize(function.module)["node_feat"].shape[0] >= 50
 
 
 def test_families_are_split_alike():

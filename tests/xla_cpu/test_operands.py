@@ -25,11 +25,11 @@ def test_the_operands_of_networks_are_found(name: str):
     function = ConfigurableFunction(ALL[name].function)
     graph = featurize(function.module)
     found = configured_operands(
-        layout_graph(graph.node_feat, graph.node_opcode, graph.edge_index.T, function.config_nodes)
+        layout_graph(graph["node_feat"], graph["node_opcode"], graph["edge_index"].T, function.config_nodes)
     )
     instructions = [one for computation in function.module.computations for one in computation.instructions]
     place = {one.id: number for number, one in enumerate(instructions)}
-    sizes = output_sizes(graph.node_feat)
+    sizes = output_sizes(graph["node_feat"])
     for row, node in zip(found.tolist(), function.config_nodes.tolist(), strict=True):
         true = [node, *(place[operand] for operand in instructions[node].operand_ids)]
         assert row == [*true, -1][:3] or (sizes[row] == sizes[true]).all(), instructions[node].name

@@ -102,9 +102,9 @@ class EnsembleSettings:
         InputError: a value is out of range.
 
     Attributes:
-        folds: Parts that the graphs are divided into; each part validates a model that is trained on the others.
-        trained: Folds that a model is trained for: the first ones.
-        kept: Models that are kept: those with the lowest validation errors.
+        folds: Folds of the cross-validation.
+        trained: Number of folds, from the first, that a model is trained for.
+        kept: Size of the ensemble: the models with the lowest validation errors are kept.
     """
 
     folds: int = 20

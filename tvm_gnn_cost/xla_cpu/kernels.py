@@ -170,20 +170,20 @@ class _Program:
     def __init__(self, graph: Instructions) -> None:
         assigned = assign_layouts(graph)
         self._opcode, self._shape = list(graph.opcode), list(graph.shape)
-        self._operands = [list(those) for those in graph.operands]
+        self._operands = [list(inputs) for inputs in graph.operands]
         self._dimensions, self._layout = list(graph.dimensions), list(assigned.output)
         self._first_copy = len(self._opcode)
         self._insert_copies(graph, assigned.operands)
         self._users: list[list[int]] = [[] for _ in self._opcode]
-        for user, those in enumerate(self._operands):
-            for operand in those:
+        for user, inputs in enumerate(self._operands):
+            for operand in inputs:
                 self._users[operand].append(user)
         self._tensors_read = [
             sum(
                 bool(self._shape[operand]) and self._opcode[operand] not in ("broadcast", "constant", "iota")
-                for operand in those
+                for operand in inputs
             )
-            for those in self._operands
+            for inputs in self._operands
         ]
         self._size = [math.prod(shape) for shape in self._shape]
         self._absorbed_by: dict[int, int] = {}
@@ -227,7 +227,7 @@ class _Program:
                 self._operands[node][place] = copies[operand, lies]
 
     def _absorb(self, reduction: int) -> None:
-        """Finds the operations that are fused into a reduction: those that only it reads."""
+        """Finds the operations that are fused into a reduction: inputs that only it reads."""
         inside, open_ends = {reduction}, [reduction]
         while open_ends:
             for operand in self._operands[open_ends.pop()]:

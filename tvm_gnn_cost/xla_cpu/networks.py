@@ -300,8 +300,8 @@ def _conv_lstm(ops: Operations, steps: int, size: int, width: int) -> Array:
     x = [ops.parameter(1, size, size, width) for _ in range(steps)]
     kernel = ops.parameter(3, 3, 2 * width, 4 * width)
     hidden = cell = jnp.zeros((1, size, size, width))
-    for one in x:
-        gates = ops.convolution(jnp.concatenate([one, hidden], axis=-1), kernel)
+    for step in x:
+        gates = ops.convolution(jnp.concatenate([step, hidden], axis=-1), kernel)
         enter, keep, leave, new = jnp.split(gates, 4, axis=-1)
         cell = jax.nn.sigmoid(keep) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
         hidden = jax.nn.sigmoid(leave) * jnp.tanh(cell)

@@ -17,7 +17,7 @@ class MeasureSettings:
     Attributes:
         configs: Different configurations of each network.
         rounds: How often each configuration is measured; a round measures all of a network's, in a new order.
-        seconds: How long one measurement takes, about: it repeats the network as often as fits.
+        seconds: Approximate time of one measurement: it repeats the network as often as fits.
         threshold: Drop a graph if the runtimes of the first and the second half of its rounds have a lower Kendall's
             tau: then their order is noise.
         seed: Seeds configurations, weights and orders.

@@ -30,7 +30,7 @@ def test_a_module_that_was_not_measured(tmp_path: Path):
     assert (out.path, out.nodes, out.configs) == (tmp_path / "npz" / "small.npz", 5, 0)
     assert str(encoded) == f"{out.path}: 5 nodes, 0 configurations\n0 left out"
     with np.load(out.path, allow_pickle=False) as found:
-        np.testing.assert_array_equal(found["node_feat"], featurize(small_module()).node_feat)
+        np.testing.assert_array_equal(found["node_feat"], featurize(small_module())["node_feat"])
 
 
 def test_layouts(tmp_path: Path):

@@ -12,11 +12,11 @@ from tvm_gnn_cost.tpugraphs.format.protos import HloModuleProto
 
 def test_features_stand_where_the_data_set_has_them():
     graph = featurize(small_module())
-    assert graph.node_feat.shape == (5, 140)
-    assert graph.node_opcode.tolist() == [63, 0, 63, 26, 41]
-    assert graph.edge_index.tolist() == [[1, 0], [3, 2], [4, 1], [4, 3]]
-    assert graph.node_splits.tolist() == [0, 5]
-    feat = graph.node_feat
+    assert graph["node_feat"].shape == (5, 140)
+    assert graph["node_opcode"].tolist() == [63, 0, 63, 26, 41]
+    assert graph["edge_index"].tolist() == [[1, 0], [3, 2], [4, 1], [4, 3]]
+    assert graph["node_splits"].tolist() == [0, 5]
+    feat = graph["node_feat"]
     assert feat[:, 0].tolist() == [0, 1, 0, 0, 1]
     assert feat[0, 30] == 3
     conv, fusion = feat[3], feat[4]
@@ -50,9 +50,9 @@ def test_sums_and_products_are_of_the_whole_list():
 def test_each_computation_that_is_no_body_ends_a_segment():
     module = small_module()
     module.computations[0].name = "cluster.1"
-    assert featurize(module).node_splits.tolist() == [0, 2, 5]
+    assert featurize(module)["node_splits"].tolist() == [0, 2, 5]
     module.computations[1].name = "main"
-    assert featurize(module).node_splits.tolist() == [0, 2, 5]
+    assert featurize(module)["node_splits"].tolist() == [0, 2, 5]
 
 
 def test_what_a_module_lacks_is_named():

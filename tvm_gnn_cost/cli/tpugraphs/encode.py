@@ -29,9 +29,9 @@ def encode(
     ],
     json: JsonOption = None,
 ) -> None:
-    """Turns measured XLA modules into npz files like the published ones: 140 features a node, edges, configurations.
+    """Converts measured XLA modules to npz files in the data set's format, with 140 features per node.
 
-    A kernel without usable measurements is named and left out.
+    Kernels without usable measurements are reported and left out.
     """
     from tvm_gnn_cost.cli.display import Display
 
@@ -40,8 +40,8 @@ def encode(
 
         with Display("modules") as display:
             encoded = tpugraphs.encode(file, folder, source.value, progress=display)
-        for one in encoded.files:
-            console.print(str(one), soft_wrap=True)
+        for npz in encoded.files:
+            console.print(str(npz), soft_wrap=True)
         print_left_out(encoded.left_out)
-        written = [{"file": str(one.path), "nodes": one.nodes, "configs": one.configs} for one in encoded.files]
+        written = [{"file": str(npz.path), "nodes": npz.nodes, "configs": npz.configs} for npz in encoded.files]
         write({"written": written, "left_out": encoded.left_out})

@@ -108,21 +108,6 @@ def encode(
     return Encoded(tuple(written.values()), tuple(left_out))
 
 
-def encode_graph(module: Any) -> Fields:
-    """The arrays of an ``HloModuleProto``, without configurations.
-
-    Raises:
-        InputError: see :func:`~tvm_gnn_cost.tpugraphs.format.featurize.featurize`.
-    """
-    graph = featurize(module)
-    return {
-        "node_feat": graph.node_feat,
-        "node_opcode": graph.node_opcode,
-        "edge_index": graph.edge_index,
-        "node_splits": graph.node_splits,
-    }
-
-
 def encode_configured(
     module: Any, nodes: npt.NDArray[np.int64], configs: npt.NDArray[Any], runtime: npt.NDArray[np.int64]
 ) -> Fields:
@@ -137,7 +122,7 @@ def encode_configured(
     Raises:
         InputError: see :func:`~tvm_gnn_cost.tpugraphs.format.featurize.featurize`.
     """
-    return encode_graph(module) | {
+    return featurize(module) | {
         "node_config_ids": nodes,
         "node_config_feat": configs.astype(np.float32),
         "config_runtime": runtime,
@@ -182,7 +167,7 @@ def encode_tiles(data: Any) -> Fields:
     default = next((run.profile.compute_time_ns for run in runs if run.is_default), None)
     if default is None:
         raise InputError("it has no run with the default tile")
-    return encode_graph(data.module) | {
+    return featurize(data.module) | {
         "config_feat": np.array([_tile(run) for run in runs], np.float32),
         "config_runtime": np.array([run.profile.compute_time_ns for run in runs], np.int64),
         "config_runtime_normalizers": np.full(len(runs), default, np.int64),
@@ -195,7 +180,7 @@ def _encode(data: Any, source: Source, stem: str) -> tuple[str, Fields]:
         return stem, encode_layouts(data)
     if source == "tile":
         return data.module.name, encode_tiles(data)
-    return data.name, encode_graph(data)
+    return data.name, featurize(data)
 
 
 def _layout(node: Any) -> list[int]:

@@ -7,7 +7,6 @@ models trained on its files can read these arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.tpugraphs.format import LAYOUT_RANK, NODE_FEATURES, OPCODES
+from tvm_gnn_cost.tpugraphs.format.npz import Fields
 
 # How many values of each list of an instruction become features.
 _DIMENSIONS, _SPATIAL, _SLICED = 6, 4, 2
@@ -25,25 +25,13 @@ _ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 
 _SEGMENT_ENDS = ("cluster", "while", "cond")
 
 
-@dataclass(frozen=True)
-class HloGraph:
-    """A graph of n instructions, those of all computations in the module's order.
+def featurize(module: Any) -> Fields:
+    """The arrays of an ``HloModuleProto``, a graph of n instructions, those of all computations in the module's order.
 
-    Attributes:
-        node_feat: float32[n, 140].
-        node_opcode: uint8[n].
-        edge_index: int64[m, 2]; a row (u, v) means that u consumes v's output, or calls the computation that ends in v.
-        node_splits: int64[k], the first node of each segment, then n.
-    """
-
-    node_feat: npt.NDArray[np.float32]
-    node_opcode: npt.NDArray[np.uint8]
-    edge_index: npt.NDArray[np.int64]
-    node_splits: npt.NDArray[np.int64]
-
-
-def featurize(module: Any) -> HloGraph:
-    """The graph of an ``HloModuleProto``.
+    Returns:
+        ``node_feat``, float32[n, 140]; ``node_opcode``, uint8[n]; ``edge_index``, int64[m, 2], where a row (u, v) means
+        that u consumes v's output, or calls the computation that ends in v; ``node_splits``, int64[k], the first node
+        of each segment, then n.
 
     Raises:
         InputError: the module has no instruction, or refers to an instruction or computation that it does not contain.
@@ -53,13 +41,13 @@ def featurize(module: Any) -> HloGraph:
     ]
     if not instructions:
         raise InputError(f"the module '{module.name}' has no instruction")
-    features = np.array(
-        [_features(instruction, computation.root_id) for computation, instruction in instructions], np.float32
-    )
-    opcodes = np.array([OPCODES.get(instruction.opcode, 0) for _, instruction in instructions], np.uint8)
-    return HloGraph(
-        features, opcodes, _edges(module, [instruction for _, instruction in instructions]), _splits(module)
-    )
+    features = [_features(instruction, computation.root_id) for computation, instruction in instructions]
+    return {
+        "node_feat": np.array(features, np.float32),
+        "node_opcode": np.array([OPCODES.get(instruction.opcode, 0) for _, instruction in instructions], np.uint8),
+        "edge_index": _edges(module, [instruction for _, instruction in instructions]),
+        "node_splits": _splits(module),
+    }
 
 
 def with_aggregates(values: Sequence[int], count: int, product_if_empty: int = 1) -> list[float]:

@@ -61,7 +61,7 @@ class Neighbourhood:
 class EncodedRows:
     """The u different pairs of a node's features and its layouts, and where they occur.
 
-    The tiles of a graph are no features of its nodes and count as one configuration.
+    Tiles are not features of nodes and count as one configuration.
 
     Attributes:
         node: int64[a], a node with each of the different features.
@@ -133,7 +133,7 @@ class Sharing:
         Args:
             level: 1 or more.
             classes: int64[k], classes of this level.
-            averages: Weigh a node's neighbours by one over their number instead of by 1.
+            averages: Weight the neighbours of a node by one over their number instead of by 1.
         """
         nodes, below = self.level(level).first[classes], self.level(level - 1).of_node
         around = self._adjacency[nodes]

@@ -23,18 +23,18 @@ from tvm_gnn_cost.tpugraphs.format.npz import ConfiguredGraph, content_id, read_
 from tvm_gnn_cost.tpugraphs.preparation.prepared_graph import (
     Kernels,
     PreparedGraph,
-    empty_configs,
     graph_file,
     has_kernels,
     pack,
+    packed_form,
     prepared_folder,
     read_arrays,
     unpack,
     write_prepared,
 )
 
-#: Finds the kernels that a compiler makes of a whole graph in each of some int8[nc, 18] layouts;
-#: :func:`tvm_gnn_cost.xla_cpu.find_kernels` does for XLA on a CPU.
+#: Returns the kernels that a compiler makes of a whole graph in each of several int8[nc, 18] layouts, such as
+#: :func:`tvm_gnn_cost.xla_cpu.find_kernels`, for XLA on a CPU.
 FindKernels = Callable[[ConfiguredGraph, Iterable[npt.NDArray[np.int8]]], Kernels]
 
 
@@ -200,7 +200,7 @@ def prepare_graph(
         OSError: the file cannot be read.
     """
     is_layout = graph.kind == "layout"
-    packed = empty_configs(graph.kind, graph.configs_shape[0], len(graph.config_nodes))
+    packed: npt.NDArray[Any] = np.empty(*packed_form(graph.kind, graph.configs_shape[0], len(graph.config_nodes)))
     done = 0
     for chunk in graph.configs():
         packed[done : done + len(chunk)] = pack(chunk) if is_layout else chunk

@@ -155,11 +155,11 @@ def unpack(packed: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
     return digits.astype(np.int8).reshape(*outer, count * LAYOUT_RANK)
 
 
-def empty_configs(kind: Kind, configs: int, config_nodes: int) -> npt.NDArray[Any]:
-    """Room for a prepared graph's configurations: layouts are packed, tiles are not."""
+def packed_form(kind: Kind, configs: int, config_nodes: int) -> tuple[tuple[int, ...], type[np.generic]]:
+    """The shape and the type of a prepared graph's configurations: layouts are packed, tiles are not."""
     if kind == "layout":
-        return np.empty((configs, config_nodes, CONFIGURED_TENSORS), np.int32)
-    return np.empty((configs, TILE_VALUES), np.float32)
+        return (configs, config_nodes, CONFIGURED_TENSORS), np.int32
+    return (configs, TILE_VALUES), np.float32
 
 
 def graph_file(folder: Path, name: str) -> Path:
@@ -251,12 +251,12 @@ def read_prepared(folder: Path, name: str) -> PreparedGraph:
         raise _damaged(path, "the kernels are not those of its configurations")
     if (np.diff(begins) < 0).any():
         raise _damaged(path, "the kernels of its configurations are not in order")
-    packed, expected = graph.packed, empty_configs(kind, len(graph.config_rows), len(graph.config_nodes))
-    if packed.dtype != expected.dtype:
+    packed, (shape, dtype) = graph.packed, packed_form(kind, len(graph.config_rows), len(graph.config_nodes))
+    if packed.dtype != dtype:
         raise InputError(f"{graph.stored} holds {packed.dtype}; delete both of its files and prepare again")
-    if packed.shape != expected.shape:
+    if packed.shape != shape:
         raise InputError(
-            f"{graph.stored} has the shape {list(packed.shape)}, not {list(expected.shape)} as {path.name} says; "
+            f"{graph.stored} has the shape {list(packed.shape)}, not {list(shape)} as {path.name} says; "
             "delete both and prepare again"
         )
     return graph

@@ -48,7 +48,7 @@ def train_ensemble(
         on_epoch: Called after each epoch with the fold's number, from 0, the epoch's, from 1, and its metrics.
 
     Returns:
-        The models that are kept, the one with the lowest validation error first.
+        The models that are kept, sorted by validation error.
 
     Raises:
         InputError: the folder holds models that were trained with other settings or on other graphs; see also

@@ -22,7 +22,7 @@ class Evaluation:
         score: The mean of the collections' scores; with all five collections it is the competition's score.
         collections: The mean metrics of each collection, see ``metrics.graph_metrics``.
         graphs: The metrics of each graph of each collection.
-        trained_on: The names of those graphs of each collection that a model of it was trained on.
+        trained_on: The names of the graphs of each collection that one of its models was trained on.
         left_out: A message for each graph that was left out.
     """
 

@@ -28,8 +28,8 @@ def opcode_vectors(graphs: Sequence[PreparedGraph], dim: int, seed: int) -> npt.
         seed: Seeds the walks and the training.
 
     Returns:
-        float32[121, dim], each row of length 1; zeros for 0, unknown, and for an opcode that training never saw and
-        whose name shares no three letters with one that it saw.
+        float32[121, dim], each row of length 1; zeros for 0, unknown, and for an opcode outside the training graphs
+        whose name shares no three letters with theirs.
 
     Raises:
         InputError: the graphs have no node.

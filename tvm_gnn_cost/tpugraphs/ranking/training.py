@@ -25,7 +25,7 @@ class TrainedRankers:
     Attributes:
         graphs: Number of graphs that trained or validated.
         folders: The folder of each seed's models.
-        rankers: The models that were kept of each seed, the one with the lowest validation error first.
+        rankers: The models that were kept of each seed, sorted by validation error.
     """
 
     graphs: int
