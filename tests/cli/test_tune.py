@@ -1,4 +1,4 @@
-"""Tuning as a user runs it: in a process of its own."""
+"""Tuning as a user runs it, in a separate process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import COMMAND, assert_mistake, call, run
+from tests.command import COMMAND, assert_mistake, call, call_json, run
 from tests.onnx_files import perceptron, write_perceptron
+from tests.tuning.test_result import result
 from tvm_gnn_cost.schedulers import scheduler
-
-pytestmark = pytest.mark.needs("tvm")
 
 NETWORKS = {"meta-schedule": "perceptron", "auto-scheduler": "mlp"}
 
@@ -26,6 +25,7 @@ def arguments(work_dir: Path, *network: object) -> list[object]:
     return ["tune", *(network or (NETWORKS[name],)), *options, "--work-dir", work_dir]
 
 
+@pytest.mark.needs("tvm")
 def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     work_dir = tmp_path / "work"
     network = (write_perceptron(tmp_path / "mine.onnx", perceptron()), "--shape", "x=16,784")
@@ -52,6 +52,7 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     assert_mistake((refused.returncode, refused.stdout, refused.stderr), "was tuned with seed 0, not 1")
 
 
+@pytest.mark.needs("tvm")
 def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
     work_dir = tmp_path / "work"
     records = work_dir / scheduler().records_file
@@ -77,6 +78,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     assert json.loads((work_dir / "tuning.json").read_text())["end_to_end"] is None
 
 
+@pytest.mark.needs("tvm")
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     name = scheduler().name
@@ -95,4 +97,17 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     ):
         answer = call(capfd, "tune", network, "--scheduler", name, *options)
         assert_mistake(answer, sentence, code)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_of_an_unfinished_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result().save(tmp_path)
+    found = call_json(capfd, "report", tmp_path)
+    assert found["report"] == str(tmp_path / "report.html")
+    assert found["settings"]["network"] == "net"
+    assert "Not finished" in (tmp_path / "report.html").read_text()
+
+
+def test_a_folder_without_a_run_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert_mistake(call(capfd, "report", tmp_path / "nowhere"), "no network was tuned in")
     assert list(tmp_path.iterdir()) == []

@@ -6,17 +6,12 @@ import warnings
 
 import typer
 
-from tvm_gnn_cost.cli.check_data import check_data
-from tvm_gnn_cost.cli.collect import collect
-from tvm_gnn_cost.cli.embed import embed
+from tvm_gnn_cost.cli.data import check_data, collect, embed, extract, import_log
 from tvm_gnn_cost.cli.evaluate import evaluate
 from tvm_gnn_cost.cli.explain import explain
-from tvm_gnn_cost.cli.extract import extract
-from tvm_gnn_cost.cli.import_log import import_log
-from tvm_gnn_cost.cli.report import report
 from tvm_gnn_cost.cli.tpugraphs import app as tpugraphs
 from tvm_gnn_cost.cli.train import train
-from tvm_gnn_cost.cli.tune import tune
+from tvm_gnn_cost.cli.tune import report, tune
 
 app = typer.Typer(
     name="tvm-gnn-cost",

@@ -1,0 +1,234 @@
+"""Commands on measured programs: collect, check-data, import-log, extract and embed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_gnn_cost.cli.options import (
+    HardwareOption,
+    JsonOption,
+    KeyOption,
+    SchedulerOption,
+    StoreArgument,
+    TargetOption,
+    TrackerOption,
+    shapes_by_name,
+)
+from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result, print_left_out
+
+
+def collect(
+    workloads: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of workloads (resnet-18, dense/0, ...), or the groups training, held-out and layers."
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(help="Where the collection is kept; the same one resumes.")],
+    random: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Random samples of the design space, for each task.")
+    ] = 12,
+    guided: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Samples near the fastest ones so far, for each task.")
+    ] = 8,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the samples.")] = 0,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1e6, help="Seconds for which a batch is measured again while other processes are busy."
+        ),
+    ] = 20,
+    scheduler: Annotated[
+        SchedulerOption,
+        typer.Option(help="Whose programs; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
+    ] = SchedulerOption.meta_schedule,
+    hardware: Annotated[
+        str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
+    ] = "cpu",
+    tracker: TrackerOption = "",
+    key: KeyOption = "",
+    target: TargetOption = "",
+    json: JsonOption = None,
+) -> None:
+    """Measures programs of many tasks, on this machine or on others, as data to train a cost model on.
+
+    The folder becomes a MetaSchedule database with a card beside it, or a folder in TenSet's layout. A program that
+    fails to build or to run is recorded as failed. Ctrl-C is safe at any time: the same command goes on where it
+    stopped.
+    """
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.progress import Note, Stage
+
+    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+        with Display("tasks") as display:
+            display(Stage("loading TVM"))
+            import tvm_gnn_cost
+
+            done = tvm_gnn_cost.collect(
+                workloads,
+                folder,
+                random=random,
+                guided=guided,
+                seed=seed,
+                patience_s=patience,
+                scheduler=scheduler.value,
+                hardware=hardware,
+                tracker=tracker,
+                key=key,
+                target=target,
+                progress=display,
+            )
+            now = done.measured_now + done.failed_now
+            display(Note(f"{folder}: {done.programs} programs, {done.failed} failed; {now} of them measured now"))
+        counts = {"tasks": done.tasks, "measured": done.measured_now, "failed": done.failed_now}
+        write({"folder": str(folder), **counts})
+
+
+def check_data(
+    folder: Annotated[Path, typer.Argument(help="What 'collect' wrote with MetaSchedule.")],
+    limit: Annotated[
+        float, typer.Option(min=0, help="Coefficient of variation of the repeats above which a task is listed.")
+    ] = 0.1,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Remove the programs of these tasks; 'collect' measures them again.")
+    ] = False,
+    json: JsonOption = None,
+) -> None:
+    """Lists the tasks of a collection whose repeated measurements disagree, because another process ran meanwhile."""
+    from tvm_gnn_cost.datasets.check_data import check_data
+    from tvm_gnn_cost.files import check_input_folder
+
+    with exit_codes(), json_result(json) as write:
+        check_input_folder(folder)
+        found = check_data(folder, limit, drop=drop)
+        for task, value in found.noisy:
+            console.print(f"{value:.3f}  {task}", soft_wrap=True)
+        console.print(
+            f"{len(found.noisy)} of {found.tasks} tasks above {limit:g}, the coefficient of variation of the repeats; "
+            f"{found.dropped} programs removed"
+        )
+        write({"folder": str(folder), **asdict(found)})
+
+
+def import_log(
+    log: Annotated[Path, typer.Argument(help="A log of auto_scheduler: measure records, one a line.")],
+    folder: Annotated[Path, typer.Argument(help="The folder in TenSet's layout; what it holds stays.")],
+    network: Annotated[
+        str, typer.Option(help="The network that was tuned: a name, an .onnx file or package.module:function.")
+    ],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", help="NAME=1,3,224,224: the shape of an input of open sizes; repeat it."),
+    ] = None,
+    hardware: Annotated[str, typer.Option(help="A name for the machine that measured.")] = "log",
+    json: JsonOption = None,
+) -> None:
+    """Turns a plain log of auto_scheduler into a folder that extract and evaluate read (make auto-scheduler).
+
+    The tasks are made again from the network and matched with the log's by their shapes and operators; what could not
+    be matched is named and left out.
+    """
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_folder, check_input_file
+    from tvm_gnn_cost.importing.names import check_network
+    from tvm_gnn_cost.progress import Stage
+
+    with exit_codes(), json_result(json) as write:
+        check_input_file(log)
+        check_folder(folder)
+        check_network(network)
+        shapes = shapes_by_name(shape or ())
+        with Display("tasks") as display:
+            display(Stage("loading TVM"))
+            import tvm_gnn_cost
+
+            done = tvm_gnn_cost.import_log(log, folder, network, shapes=shapes, hardware=hardware, progress=display)
+        print_left_out(done.problems)
+        console.print(
+            f"{done.records} records added to {folder}, of {done.tasks} of the network's {done.network_tasks} tasks; "
+            f"{len(done.problems)} left out"
+        )
+        counts = {"records": done.records, "tasks": done.tasks, "network_tasks": done.network_tasks}
+        write({"folder": str(folder), **counts, "left_out": len(done.problems)})
+
+
+class DetailOption(StrEnum):
+    """What ``--detail`` takes."""
+
+    tree = "tree"
+    statements = "statements"
+
+
+def extract(
+    collection: Annotated[
+        Path, typer.Argument(help="A MetaSchedule database's folder (collect and tune write one), or TenSet's layout.")
+    ],
+    store: Annotated[Path, typer.Argument(help="The graph store's folder; the same one resumes.")],
+    detail: Annotated[
+        DetailOption, typer.Option(help="statements is what the gnn preset reads, tree what tpgnn reads.")
+    ] = DetailOption.statements,
+    features: Annotated[bool, typer.Option(help="Also TVM's own features, which the XGBoost baseline needs.")] = True,
+    hardware: HardwareOption = None,
+    dask: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="A Dask scheduler, tcp://HOST:8786, whose workers extract instead."),
+    ] = "",
+    json: JsonOption = None,
+) -> None:
+    """Turns measured programs into graphs, in a store that train and evaluate read.
+
+    Broken lines and records that can't be replayed are counted, named and left out.
+    """
+    from tvm_gnn_cost.cli.display import Display
+    from tvm_gnn_cost.files import check_folder, check_input_folder
+    from tvm_gnn_cost.progress import Stage
+
+    with exit_codes(f"run the same command to go on from {store}"), json_result(json) as write:
+        check_input_folder(collection)
+        check_folder(store)
+        with Display("programs") as display:
+            display(Stage("loading TVM"))
+            import tvm_gnn_cost
+
+            done = tvm_gnn_cost.extract(
+                collection,
+                store,
+                detail=detail.value,
+                features=features,
+                hardware=hardware,
+                dask=dask,
+                progress=display,
+            )
+        print_left_out(done.problems)
+        console.print(f"{done.added} programs added to {store}, {done.known} were there, {len(done.problems)} left out")
+        write({"store": str(store), "added": done.added, "known": done.known, "left_out": len(done.problems)})
+
+
+def embed(
+    store: StoreArgument,
+    picture: Annotated[Path, typer.Argument(help="Where the 2-D picture of the node types goes (.png or .svg).")],
+    dim: Annotated[int, typer.Option(min=2, max=1024, help="Length of a vector.")] = 16,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random walks.")] = 0,
+    json: JsonOption = None,
+) -> None:
+    """Trains FastText's node type vectors alone and draws them; 'train' trains its own."""
+    with exit_codes(), json_result(json) as write:
+        from tvm_gnn_cost.files import check_file, check_input_folder
+
+        check_input_folder(store)
+        check_file(picture)
+        from tvm_gnn_cost.datasets.programs import SAMPLED
+        from tvm_gnn_cost.datasets.store import GraphStore
+        from tvm_gnn_cost.graphs.embedding import check_picture, plot_vectors, train_vectors
+
+        check_picture(picture)
+        graphs = GraphStore(store).programs().sample(SAMPLED, seed).graphs.read()
+        vectors = train_vectors(graphs, dim=dim, seed=seed)
+        plot_vectors(vectors, picture)
+        console.print(f"{len(vectors.words)} node types, drawn in {picture}")
+        write({"picture": str(picture), "types": list(vectors.words)})
