@@ -68,7 +68,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     finally:
         process.kill()
     assert process.returncode == 130, errors
-    assert "run the same command to go on" in errors
+    assert "run the same command to resume" in errors
     assert "Traceback" not in errors
     lines = records.read_text().splitlines()
     assert 0 < len(lines) < 1000

@@ -83,9 +83,9 @@ def test_a_task_is_chosen_by_number_or_name(folder: Path, explained: Explanation
     assert explain(folder, task=other.task, ranks=[-2]).programs[0].rank == other.measured - 1
     with pytest.raises(InputError, match="there is no task 9"):
         explain(folder, task="9")
-    with pytest.raises(InputError, match="has 'nosuch' in its name; its slowest ones are "):
+    with pytest.raises(InputError, match="has 'nosuch' in its name; the slowest tasks are "):
         explain(folder, task="nosuch")
-    with pytest.raises(InputError, match=r"programs that ran; there is no place 77"):
+    with pytest.raises(InputError, match=r"valid programs; there is no rank 77"):
         explain(folder, ranks=[77])
     with pytest.raises(InputError, match="neither gnn, xgb or random nor the path of a checkpoint"):
         explain(folder, cost_model="nosuch")

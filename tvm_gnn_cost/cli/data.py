@@ -29,14 +29,14 @@ def collect(
             help="Names of workloads (resnet-18, dense/0, ...), or the groups training, held-out and layers."
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="Where the collection is kept; the same one resumes.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the collection; an existing collection is resumed.")],
     random: Annotated[
-        int, typer.Option(min=0, max=1_000_000, help="Random samples of the design space, for each task.")
+        int, typer.Option(min=0, max=1_000_000, help="Number of random samples of each task's design space.")
     ] = 12,
     guided: Annotated[
-        int, typer.Option(min=0, max=1_000_000, help="Samples near the fastest ones so far, for each task.")
+        int, typer.Option(min=0, max=1_000_000, help="Number of samples of each task near the fastest programs so far.")
     ] = 8,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the samples.")] = 0,
     patience: Annotated[
         float,
         typer.Option(
@@ -45,7 +45,7 @@ def collect(
     ] = 20,
     scheduler: Annotated[
         SchedulerOption,
-        typer.Option(help="Whose programs; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
+        typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
     ] = SchedulerOption.meta_schedule,
     hardware: Annotated[
         str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
@@ -55,16 +55,15 @@ def collect(
     target: TargetOption = "",
     json: JsonOption = None,
 ) -> None:
-    """Measures programs of many tasks, on this machine or on others, as data to train a cost model on.
+    """Measures programs of many tasks, on this machine or on an RPC tracker's, to train a cost model on.
 
-    The folder becomes a MetaSchedule database with a card beside it, or a folder in TenSet's layout. A program that
-    fails to build or to run is recorded as failed. Ctrl-C is safe at any time: the same command goes on where it
-    stopped.
+    The folder becomes a MetaSchedule database with a card, or a folder in TenSet's layout. A program that fails to
+    build or to run is recorded as failed. Ctrl-C is safe at any time: the same command resumes.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Note, Stage
 
-    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+    with exit_codes(f"run the same command to resume {folder}"), json_result(json) as write:
         with Display("tasks") as display:
             display(Stage("loading TVM"))
             import tvm_gnn_cost
@@ -90,7 +89,7 @@ def collect(
 
 
 def check_data(
-    folder: Annotated[Path, typer.Argument(help="What 'collect' wrote with MetaSchedule.")],
+    folder: Annotated[Path, typer.Argument(help="A collection of MetaSchedule programs (collect).")],
     limit: Annotated[
         float, typer.Option(min=0, help="Coefficient of variation of the repeats above which a task is listed.")
     ] = 0.1,
@@ -99,7 +98,7 @@ def check_data(
     ] = False,
     json: JsonOption = None,
 ) -> None:
-    """Lists the tasks of a collection whose repeated measurements disagree, because another process ran meanwhile."""
+    """Lists the tasks of a collection with noisy repeats, which other processes disturbed."""
     from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.files import check_input_folder
 
@@ -116,22 +115,24 @@ def check_data(
 
 
 def import_log(
-    log: Annotated[Path, typer.Argument(help="A log of auto_scheduler: measure records, one a line.")],
-    folder: Annotated[Path, typer.Argument(help="The folder in TenSet's layout; what it holds stays.")],
+    log: Annotated[Path, typer.Argument(help="A log of auto_scheduler: measure records, one per line.")],
+    folder: Annotated[Path, typer.Argument(help="The folder in TenSet's layout, to which records are added.")],
     network: Annotated[
         str, typer.Option(help="The network that was tuned: a name, an .onnx file or package.module:function.")
     ],
     shape: Annotated[
         list[str] | None,
-        typer.Option("--shape", help="NAME=1,3,224,224: the shape of an input of open sizes; repeat it."),
+        typer.Option(
+            "--shape", help="NAME=1,3,224,224: the shape of an input with dynamic dimensions; may be repeated."
+        ),
     ] = None,
     hardware: Annotated[str, typer.Option(help="A name for the machine that measured.")] = "log",
     json: JsonOption = None,
 ) -> None:
-    """Turns a plain log of auto_scheduler into a folder that extract and evaluate read (make auto-scheduler).
+    """Converts a log of auto_scheduler to a folder that extract and evaluate read (make auto-scheduler).
 
-    The tasks are made again from the network and matched with the log's by their shapes and operators; what could not
-    be matched is named and left out.
+    The tasks are extracted from the network again, and matched with the log's by their shapes and operators; tasks
+    without a match are reported and skipped.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_folder, check_input_file
@@ -158,7 +159,7 @@ def import_log(
 
 
 class DetailOption(StrEnum):
-    """What ``--detail`` takes."""
+    """The values of ``--detail``."""
 
     tree = "tree"
     statements = "statements"
@@ -168,27 +169,31 @@ def extract(
     collection: Annotated[
         Path, typer.Argument(help="A MetaSchedule database's folder (collect and tune write one), or TenSet's layout.")
     ],
-    store: Annotated[Path, typer.Argument(help="The graph store's folder; the same one resumes.")],
+    store: Annotated[Path, typer.Argument(help="Folder of the data set store; an existing store is extended.")],
     detail: Annotated[
         DetailOption, typer.Option(help="statements is what the gnn preset reads, tree what tpgnn reads.")
     ] = DetailOption.statements,
-    features: Annotated[bool, typer.Option(help="Also TVM's own features, which the XGBoost baseline needs.")] = True,
+    features: Annotated[
+        bool, typer.Option(help="Extract TVM's features too, which the XGBoost baseline needs.")
+    ] = True,
     hardware: HardwareOption = None,
     dask: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", help="A Dask scheduler, tcp://HOST:8786, whose workers extract instead."),
+        typer.Option(
+            metavar="ADDRESS", help="Address of a Dask scheduler, tcp://HOST:8786, whose workers extract instead."
+        ),
     ] = "",
     json: JsonOption = None,
 ) -> None:
-    """Turns measured programs into graphs, in a store that train and evaluate read.
+    """Extracts graphs of measured programs into a store, which train and evaluate read.
 
-    Broken lines and records that can't be replayed are counted, named and left out.
+    Broken lines and records that cannot be replayed are reported and skipped.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_folder, check_input_folder
     from tvm_gnn_cost.progress import Stage
 
-    with exit_codes(f"run the same command to go on from {store}"), json_result(json) as write:
+    with exit_codes(f"run the same command to resume {store}"), json_result(json) as write:
         check_input_folder(collection)
         check_folder(store)
         with Display("programs") as display:
@@ -211,12 +216,12 @@ def extract(
 
 def embed(
     store: StoreArgument,
-    picture: Annotated[Path, typer.Argument(help="Where the 2-D picture of the node types goes (.png or .svg).")],
-    dim: Annotated[int, typer.Option(min=2, max=1024, help="Length of a vector.")] = 16,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random walks.")] = 0,
+    picture: Annotated[Path, typer.Argument(help="File for the 2-D plot of the node types (.png or .svg).")],
+    dim: Annotated[int, typer.Option(min=2, max=1024, help="Length of the vectors.")] = 16,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random walks.")] = 0,
     json: JsonOption = None,
 ) -> None:
-    """Trains FastText's node type vectors alone and draws them; 'train' trains its own."""
+    """Trains FastText vectors of the node types and plots them; train does not need this."""
     with exit_codes(), json_result(json) as write:
         from tvm_gnn_cost.files import check_file, check_input_folder
 

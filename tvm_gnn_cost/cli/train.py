@@ -48,7 +48,7 @@ def train(
     from tvm_gnn_cost.files import check_file, check_input_file, check_input_folder
     from tvm_gnn_cost.progress import Stage
 
-    with exit_codes("run the same command to go on"), json_result(json) as write:
+    with exit_codes("run the same command to resume"), json_result(json) as write:
         check_input_folder(store)
         check_file(output)
         if start is not None:

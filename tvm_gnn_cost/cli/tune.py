@@ -90,7 +90,7 @@ def tune(
     from tvm_gnn_cost.tuning.tune import default_work_dir
 
     folder = work_dir or default_work_dir(network, cost_model, scheduler.value)
-    with exit_codes(f"run the same command to go on from {folder}"), json_result(json) as write:
+    with exit_codes(f"run the same command to resume {folder}"), json_result(json) as write:
         with Display("trials", trials) as display:
             display(Stage("loading TVM"))
             import tvm_gnn_cost
@@ -125,7 +125,7 @@ def report(
     work_dir: Annotated[Path, typer.Argument(help="The work directory of a tuning run, finished or not.")],
     json: JsonOption = None,
 ) -> None:
-    """Writes report.html of a tuning run again and prints its tables; nothing is measured, TVM is not needed."""
+    """Rewrites report.html of a tuning run and prints its tables, without measuring and without TVM."""
     from tvm_gnn_cost.cli.display import print_tuning
     from tvm_gnn_cost.tuning.report import write_report
     from tvm_gnn_cost.tuning.result import load_result

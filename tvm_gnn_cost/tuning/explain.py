@@ -1,4 +1,4 @@
-"""Says where a cost model sees the cost of measured programs: at each loop and store of their text."""
+"""Explains a cost model's score of measured programs, for each loop and TensorIR store of their text."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Line:
 
     Attributes:
         text: The line.
-        share: Share of the network's predicted cost at the loop or store that begins here, without what is inside of
-            it; None where none begins.
-        trees: What the boosted trees add to the score for a store; None for what is none.
-        kept: How many of the network's poolings keep the node; None where none begins.
+        share: Share of the network's predicted cost at the loop or TensorIR store that begins here, without what is
+            nested in it; None for other lines.
+        trees: Contribution of the boosted trees to the score for a TensorIR store; None for other lines.
+        kept: Number of the network's poolings that keep the node; None for other lines.
     """
 
     text: str
@@ -39,13 +39,13 @@ class Line:
 
 @dataclass(frozen=True)
 class ExplainedProgram:
-    """A measured program with the model's view of it.
+    """A measured program with the model's explanation.
 
     Attributes:
-        rank: Its place among the measured programs of its task, the fastest is 1.
+        rank: Rank among the measured programs of its task; 1 is the fastest.
         seconds: Its measured latency.
         throughput: Its throughput relative to the fastest program's, in (0, 1].
-        predicted: The throughput that the model predicts, likewise.
+        predicted: The predicted relative throughput.
         lines: Its text.
     """
 
@@ -62,7 +62,7 @@ class Explanation:
 
     Attributes:
         task: The task's name.
-        measured: Number of its programs that ran.
+        measured: Number of its valid programs.
         poolings: Number of the network's poolings.
         programs: The programs.
     """
@@ -73,7 +73,7 @@ class Explanation:
     programs: tuple[ExplainedProgram, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The explanation as plain JSON."""
+        """The explanation as JSON."""
         return asdict(self)
 
 
@@ -86,19 +86,20 @@ def explain(
     hardware: str | None = None,
     progress: Progress = ignore,
 ) -> Explanation:
-    """Where a cost model sees the cost of measured programs of a task.
+    """Explains a cost model's score of measured programs of a task.
 
     Args:
         folder: A MetaSchedule database, such as a work directory of ``tune``, or a folder in TenSet's layout.
-        task: The number of a task, the one whose fastest program takes longest is 1; or a part of its name.
-        ranks: Places of the programs among those of the task that ran: 1 is the fastest, -1 the slowest.
+        task: The number of a task, sorted by the latency of its fastest program with the slowest task as 1; or a part
+            of its name.
+        ranks: Ranks of the programs among the task's valid programs: 1 is the fastest, -1 the slowest.
         cost_model: ``gnn`` (the checkpoint that ships), or a checkpoint's path.
-        hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
+        hardware: In TenSet's layout, the folder in ``measure_records``; only needed if there are several.
         progress: Receives events.
 
     Raises:
-        InputError: there is no such task, place or checkpoint, or the folder is damaged.
-        FileNotFoundError: the folder holds no measure records.
+        InputError: there is no such task, rank or checkpoint, or the folder is damaged.
+        FileNotFoundError: the folder has no measure records.
         WrongTVM: the installed TVM cannot replay the records.
     """
     progress(Stage("loading the cost model"))
@@ -112,7 +113,7 @@ def explain(
     programs = []
     for rank in ranks:
         if not 0 < abs(rank) <= len(measured):
-            raise InputError(f"{name} has {len(measured)} programs that ran; there is no place {rank}")
+            raise InputError(f"{name} has {len(measured)} valid programs; there is no rank {rank}")
         place = (rank - 1 if rank > 0 else rank) % len(measured)
         seconds, record = measured[place]
         progress(Stage(f"reading program {place + 1} of {len(measured)}"))
@@ -124,7 +125,7 @@ def explain(
 
 
 def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list[tuple[float, Any]]]:
-    """A task's name, and its records that ran with their seconds, the fastest first.
+    """A task's name, and its valid records with their seconds, the fastest first.
 
     Raises:
         InputError: there is no such task.
@@ -138,7 +139,7 @@ def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list
         records.sort(key=lambda record: record[0])
     ordered = sorted(tasks.values(), key=lambda task: -task[1][0][0])
     if not ordered:
-        raise InputError(f"{path} has no program that ran")
+        raise InputError(f"{path} has no valid program")
     if wanted.isdecimal():
         if len(wanted) > 9 or not 0 < int(wanted) <= len(ordered):
             raise InputError(f"{path} has {len(ordered)} tasks; there is no task {wanted[:20]}")
@@ -146,15 +147,15 @@ def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list
     matching = [task for task in ordered if wanted in task[0]]
     if not matching:
         slowest = ", ".join(name for name, _ in ordered[:10])
-        raise InputError(f"no task of {path} has '{wanted}' in its name; its slowest ones are {slowest}")
+        raise InputError(f"no task of {path} has '{wanted}' in its name; the slowest tasks are {slowest}")
     return matching[0]
 
 
 def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
-    """The lines of a program with what the model says of the loop or store that begins in each.
+    """The lines of a program, with the explanation of the loop or TensorIR store that begins in each.
 
-    TVM prints loops that stand alone inside each other in one line, which counts for all of them. What is in no loop
-    belongs to the first line.
+    TVM prints perfectly nested loops in one line, which counts for all of them. Nodes outside of loops belong to the
+    first line.
     """
     graphs, nodes = listing.graphs, scorer.nodes(listing.graphs)
     parent = np.full(len(graphs.node_type), -1)
@@ -176,6 +177,6 @@ def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
 
 
 def write_page(explanation: Explanation, path: Path) -> None:
-    """Writes an explanation as one HTML page, which loads nothing from elsewhere."""
+    """Writes an explanation as a self-contained HTML page."""
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     write_text(path, environment.get_template("explain.html.j2").render(explanation=explanation))

@@ -1,4 +1,4 @@
-"""Searches the tasks of a network: a few programs of each, then more of those with the most to gain."""
+"""Searches the tasks of a network: first a few programs of each task, then the tasks with the largest expected gain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_gnn_cost.progress import Progress, Stage, Step, TrialsMeasured
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchSettings, Task, Tuning
 from tvm_gnn_cost.tuning.result import CurvePoint, TuneResult
 
-#: How many times slower than its rival a task may be after the first programs of both, to be searched on.
+#: Maximum latency of a task relative to its equivalent task, after the first programs of both, for a further search.
 _STILL_OPEN = 1.2
 
 
@@ -32,8 +32,8 @@ def search(
         scheduler: The scheduler of the tasks and of the model.
         tasks: The tasks of the result, in its order.
         model: The cost model.
-        screening: Picks the first programs of a task.
-        listener: Follows the search.
+        screening: Selects the first programs of a task.
+        listener: Receives events.
 
     Raises:
         InputError: the records in the work directory are damaged.
@@ -48,7 +48,7 @@ def search(
         progress(Stage(f"learning from the {result.trials} programs measured before"))
         scheduler.learn_records(model, tasks, listener.work_dir)
     progress(Stage("searching"))
-    # With few trials every task gets one or two, and the search has the rest.
+    # With few trials, every task gets one or two, and the rest is for the search.
     share = settings.batch if settings.trials is None else settings.trials // len(tasks)
     screening.measure(tasks, max(1, min(share, settings.batch // 2)), listener)
     if listener.finished():
@@ -79,15 +79,15 @@ def open_tasks(result: TuneResult) -> list[bool]:
     ]
 
 
-#: Tasks whose programs are built together, so that no core idles at the end of each task.
+#: Number of tasks whose programs are built together, so that no core idles between tasks.
 _TASKS_AT_ONCE = 8
 
-#: Tasks are not measured while all of them together take a smaller share of the network than this.
+#: Tasks that together take a smaller share of the network's time are not measured.
 _NEGLIGIBLE = 0.002
 
 
 def samples_of_a_task(tasks: int) -> int:
-    """Number of candidates of each task to score, fewer where there are many tasks: sampling takes milliseconds each.
+    """Number of candidates of each task to score, fewer for many tasks: sampling takes milliseconds per candidate.
 
     >>> samples_of_a_task(1), samples_of_a_task(20), samples_of_a_task(60), samples_of_a_task(300)
     (256, 120, 40, 24)
@@ -96,7 +96,7 @@ def samples_of_a_task(tasks: int) -> int:
 
 
 class Screening:
-    """Picks candidates of tasks by a cost model's scores.
+    """Selects candidates of tasks by a cost model's scores.
 
     Args:
         scheduler: The scheduler of the tasks and of the model.
@@ -104,7 +104,7 @@ class Screening:
         target: The target of the machine that measures.
         samples: Number of random candidates of a task to score.
         seed: Seed of the samples.
-        tracker: Has the machines that measure; None for this one.
+        tracker: The RPC tracker of the machines that measure; None for this machine.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Screening:
         self.seconds = dict.fromkeys(("initial population", "prediction", "building", "running", "model update"), 0.0)
 
     def rank(self, task: Task) -> list[Any]:
-        """Random candidates of a task, the one with the best score first."""
+        """Random candidates of a task, best score first."""
         with timed(self.seconds, "initial population"):
             candidates = self.scheduler.sample(task, self.target, self.samples, self.seed)
         if not candidates:
@@ -131,15 +131,15 @@ class Screening:
         return [candidates[i] for i in np.argsort(-scores, kind="stable")]
 
     def measure(self, tasks: Sequence[Task], count: int, on: ResultListener) -> None:
-        """Measures candidates of every task that matters, the slowest tasks first; the model learns from them.
+        """Measures candidates of all tasks that are not negligible, slowest first; the model learns from them.
 
         Args:
             tasks: All tasks of the network, in the order of the listener's result.
             count: Number of candidates of each task; twice as many if its design space has no more.
-            on: Follows the search; a task of its result that has measured programs is left out.
+            on: Receives events; tasks of its result with measured programs are skipped.
 
         Raises:
-            WorkError: the listener said that the search is interrupted.
+            WorkError: the listener reported an interruption.
         """
         results = on.result.tasks
         waiting = [i for i, task in enumerate(results) if not task.trials]
@@ -164,7 +164,7 @@ class Screening:
         for phase in ("building", *["running"] * (len(picked) - 1)):
             with timed(self.seconds, phase):
                 outcomes.append(next(measured)[1])
-        # A batch that Ctrl-C has cut short would be recorded as failed programs.
+        # An interrupted batch must not be recorded as failed programs.
         if on.interrupted():
             raise WorkError("interrupted")
         done = [(task, candidates, ran) for (task, candidates), ran in zip(picked, outcomes, strict=True)]
@@ -180,10 +180,10 @@ class ResultListener:
     """A :class:`~tvm_gnn_cost.schedulers.scheduler.SearchListener` that keeps a result up to date.
 
     Args:
-        result: The result so far, of earlier runs too.
+        result: The result so far, including earlier runs.
         work_dir: Where it is saved after each batch.
-        progress: Receives the search's events.
-        interrupted: Tells whether Ctrl-C was pressed.
+        progress: Receives events.
+        interrupted: Whether the user pressed Ctrl-C.
     """
 
     def __init__(self, result: TuneResult, work_dir: Path, progress: Progress, interrupted: Callable[[], bool]) -> None:
@@ -194,7 +194,7 @@ class ResultListener:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of preparation and search so far, those of earlier runs included."""
+        """Seconds of preparation and search so far, including earlier runs."""
         return self.before + time.perf_counter() - self.start
 
     def finished(self) -> bool:
@@ -202,21 +202,21 @@ class ResultListener:
         return self.result.settings.covered_by(self.result.trials, self.elapsed)
 
     def measured(self, task: int, latencies: Sequence[float]) -> None:
-        """Takes in a batch of programs of one task."""
+        """Adds a batch of programs of a task."""
         result = self.result
         result.tasks[task].add(latencies)
-        # Before every large task has been measured there is no sum.
+        # There is no sum before every large task is measured.
         if math.isfinite(result.latency):
             result.curve.append(CurvePoint(result.trials, self.elapsed, result.latency))
         result.save(self.work_dir)
         self.progress(trials_measured(result, result.tasks[task].name))
 
     def next_part(self) -> None:
-        """Begins another part of the search, whose seconds :meth:`spent` counts from 0 again."""
+        """Starts another part of the search, whose seconds :meth:`spent` counts from 0."""
         self.seconds = dict(self.result.seconds)
 
     def spent(self, seconds: Mapping[str, float]) -> None:
-        """Adds the seconds of this part of the search to those before; what no phase accounts for is ``other``."""
+        """Adds the seconds of this part of the search to the earlier parts; the unaccounted rest is ``other``."""
         for phase, spent in seconds.items():
             self.result.seconds[phase] = self.seconds.get(phase, 0.0) + spent
         self.result.seconds["other"] = 0.0
@@ -224,18 +224,18 @@ class ResultListener:
 
 
 def trials_measured(result: TuneResult, task: str) -> TrialsMeasured:
-    """The event that says how far a run is."""
+    """The event with the progress of a run."""
     return TrialsMeasured(task, result.trials, result.settings.trials, result.latency)
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ends a search at its next measured batch when Ctrl-C is pressed, and at once when it is pressed again.
+    """Ends a search after the current batch on Ctrl-C, and immediately on a second Ctrl-C.
 
-    A KeyboardInterrupt that is raised wherever Python happens to be inside TVM's C++ code comes out as a RuntimeError,
-    gets lost, or crashes the interpreter; a search's own callback raises one in a place that TVM expects.
+    A KeyboardInterrupt in the middle of TVM's C++ code becomes a RuntimeError, gets lost, or crashes the interpreter; a
+    callback of the search can raise an error safely.
 
-    Yields a function that tells whether Ctrl-C was pressed.
+    Yields a function that returns whether Ctrl-C was pressed.
     """
     pressed = threading.Event()
 
@@ -244,7 +244,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         pressed.set()
 
-    # Python lets only the main thread set handlers, and only there does a Ctrl-C arrive.
+    # Only the main thread can set handlers, and receives Ctrl-C.
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, handler) if in_main_thread else None
     try:

@@ -242,7 +242,7 @@ def _elsewhere(tracker: Tracker | None) -> Iterator[Machine | None]:
         with machine_of(tracker, _NETWORK_S) as machine:
             yield machine
     except ConnectionError as error:
-        raise WorkError(f"{error}; run it again to go on with another one") from error
+        raise WorkError(f"{error}; run it again to use another machine") from error
 
 
 def _measure_untuned(
