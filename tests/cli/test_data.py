@@ -131,4 +131,4 @@ def test_a_picture_of_an_unknown_format_is_a_mistake(
     store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer = call(capfd, "embed", store, tmp_path / "types.docx")
-    assert_mistake(answer, "types.docx: a picture's name must end in one of: ")
+    assert_mistake(answer, "types.docx: the file name must end in one of: ")
