@@ -53,7 +53,7 @@ def test_the_other_machines_data_is_of_other_tasks_and_tests_nothing() -> None:
 
 def test_missing_parts_and_damaged_pickles_are_named(tmp_path: Path) -> None:
     info = tmp_path / "network_info"
-    with pytest.raises(FileNotFoundError, match=r"no network_info/all_tasks\.pkl"):
+    with pytest.raises(FileNotFoundError, match=r"network_info/all_tasks\.pkl is missing"):
         read_tenset(tmp_path)
     info.mkdir()
     tasks = lzma.decompress((DATA / "network_info" / "all_tasks.pkl.xz").read_bytes())
