@@ -297,7 +297,7 @@ def markdown_of(by_operator: Mapping[str, Counter[str]], found: Sequence[Mapping
 
 def _reason(said: str) -> str:
     """Why an operator was refused, without names of networks and nodes."""
-    return re.sub(r"^.*?\('[^']*'[^)]*\): ", "", said).split("; export it without")[0].split("; operator")[0]
+    return re.sub(r"^.*?\('[^']*'[^)]*\): ", "", said).split("; export the network")[0].split("; operator")[0]
 
 
 def main() -> None:

@@ -88,7 +88,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest
         (NETWORKS[name], ("--cost-model", "nosuch"), "neither gnn, xgb or random", 2),
         (NETWORKS[name], ("--scheduler", other), "failed: this needs ", 1),
         (NETWORKS[name], ("--shape", "x=1,2"), f"{NETWORKS[name]} has no input 'x'", 2),
-        (NETWORKS[name], ("--shape", "x"), "--shape x: an input's shape is NAME=1,3,224,224", 2),
+        (NETWORKS[name], ("--shape", "x"), "--shape x: expected NAME=1,3,224,224", 2),
         (NETWORKS[name], ("--inputs", "nosuch.npz"), "nosuch.npz", 2),
         ("nosuch", (), "unknown ", 2),
         ("nosuch.onnx", (), "nosuch.onnx", 2),

@@ -47,9 +47,9 @@ def _fold(function: relax.Function, convolution: str, with_bias: bool) -> relax.
         scale = gamma / np.sqrt(variance + float(normed.attrs.epsilon))
         offset = beta + scale * ((_values(matched[bias]).reshape(-1) if with_bias else 0.0) - mean)
         dtype = str(item.ty.dtype)
-        kernel = _scaled(_values(matched[weight]), scale, str(call.attrs.kernel_layout), int(call.attrs.groups))
+        scaled = _scaled(_values(matched[weight]), scale, str(call.attrs.kernel_layout), int(call.attrs.groups))
         shape = [len(offset) if axis == "C" else 1 for axis in str(call.attrs.out_layout)]
-        convolved_again = relax.Call(call.op, [call.args[0], relax.const(kernel.astype(dtype))], call.attrs)
+        convolved_again = relax.Call(call.op, [call.args[0], relax.const(scaled.astype(dtype))], call.attrs)
         return relax.op.add(convolved_again, relax.const(offset.reshape(shape).astype(dtype)))
 
     return rewrite_call(TupleGetItemPattern(norm, 0), folded, function)
@@ -71,14 +71,14 @@ def _values(constant: Any) -> npt.NDArray[np.float64]:
 
 
 def _scaled(
-    kernel: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], layout: str, groups: int
+    weights: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], layout: str, groups: int
 ) -> npt.NDArray[np.float64]:
     """A convolution's weights with each output channel scaled.
 
     Where the weights of a transposed convolution (IOHW) are in groups, each group of inputs has its own outputs.
     """
     outputs, inputs = layout.index("O"), layout.index("I")
-    if kernel.shape[outputs] == len(scale):
-        return kernel * scale.reshape([-1 if axis == outputs else 1 for axis in range(kernel.ndim)])
-    parts = zip(np.split(kernel, groups, inputs), np.split(scale, groups), strict=True)
+    if weights.shape[outputs] == len(scale):
+        return weights * scale.reshape([-1 if axis == outputs else 1 for axis in range(weights.ndim)])
+    parts = zip(np.split(weights, groups, inputs), np.split(scale, groups), strict=True)
     return np.concatenate([_scaled(part, factors, layout, 1) for part, factors in parts], inputs)

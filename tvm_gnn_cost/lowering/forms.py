@@ -287,16 +287,16 @@ def _convolution(call: Any, _: Forms) -> Step | None:
         return None
     if any(shape_of(argument) is None for argument in (call, *call.args)):
         return None
-    last, kernel = channels_last(rank), (*range(2, rank), 1, 0)
+    last, weight_form = channels_last(rank), (*range(2, rank), 1, 0)
     changes = {"data_layout": f"N{spatial}C", "kernel_layout": spatial + "IO", "out_layout": f"N{spatial}C"}
 
     def emit(emitter: Emitter) -> Any:
         data, weights = call.args
-        return with_attributes(call, [emitter.at(data, last), emitter.at(weights, kernel)], **changes)
+        return with_attributes(call, [emitter.at(data, last), emitter.at(weights, weight_form)], **changes)
 
     read = tuple(
         (argument, form)
-        for argument, form in zip(call.args, (last, kernel), strict=True)
+        for argument, form in zip(call.args, (last, weight_form), strict=True)
         if isinstance(argument, relax.Var)
     )
     return Step(read, last, emit, always=True)
