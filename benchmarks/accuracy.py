@@ -1,9 +1,9 @@
-"""Accuracy on networks that no model was trained on: graph models against TVM's two and trivial baselines.
+"""Accuracy on held-out networks: graph models, TVM's two models and trivial baselines.
 
 Runs in either environment, on the measured programs of its scheduler that come with the project. Each model is trained
-on the training networks and operators, once a seed; a seed also draws the validation tasks. Every model sees the same
-programs. The default model's network and trees are also tested each by itself. Every finished run is saved at once,
-and a saved run is not run again.
+on the training networks and operators once per seed, which also draws the validation tasks. All models see the same
+programs. The network and the trees of the default model are also tested separately. Finished runs are saved; the same
+command resumes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.training.pipeline import split_programs
 
 MODELS = ("gnn", "tpgnn", *BASELINES, *ABLATIONS)
-#: Full trees train ten times longer: the quick run does without them.
+#: Without the models of full trees, which train ten times as long.
 _QUICK = ("gnn", *BASELINES)
 
 
@@ -47,10 +47,10 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
                 runs.setdefault(part, []).append(metrics)
 
     def rows(part: str, runs: Mapping[str, Sequence[Any]] = runs) -> dict[str, dict[str, dict[str, float]]]:
-        return {row: compare.summarise([one[part] for one in found]) for row, found in runs.items()}
+        return {row: compare.summarise([run[part] for run in results]) for row, results in runs.items()}
 
     networks = {network: rows(network) for network in held_out}
-    by_processor = {row: [one["processors"] for one in found] for row, found in runs.items()}
+    by_processor = {row: [run["processors"] for run in results] for row, results in runs.items()}
     # All models were tested on the same programs.
     processors = {name: rows(name, by_processor) for name in by_processor[names[0]][0]}
     programs = GraphStore(statements).load()
@@ -59,8 +59,8 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     title = f"{', '.join(held_out)}: {tested} programs; trained on {len(parts.train)}; {len(seeds)} seeds"
     everything = rows("all")
     console.print(compare.table(title, everything))
-    for part, found in {**networks, **(processors if len(processors) > 1 else {})}.items():
-        console.print(compare.table(part, {row: cells for row, cells in found.items() if row not in ABLATIONS}))
+    for part, models in {**networks, **(processors if len(processors) > 1 else {})}.items():
+        console.print(compare.table(part, {row: cells for row, cells in models.items() if row not in ABLATIONS}))
     settings = {
         "seeds": list(seeds),
         "ablation_seeds": min(arguments.ablation_seeds, len(seeds)),
@@ -79,8 +79,10 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
 def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
-    options.add_argument("--ablation-seeds", type=int, default=3, help="for the rows for groups of node values")
-    options.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="ROW", help="rows of the table")
+    options.add_argument("--ablation-seeds", type=int, default=3, help="seeds of the ablations of feature groups")
+    options.add_argument(
+        "--models", nargs="+", choices=MODELS, default=MODELS, metavar="NAME", help="models of the table"
+    )
     run_offline(options, "accuracy", benchmark)
 
 

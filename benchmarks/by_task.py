@@ -1,8 +1,8 @@
-"""The shipped checkpoint on each task of the networks that trained nothing, beside TVM's XGBoost model.
+"""Accuracy by task: the shipped checkpoint and TVM's XGBoost model on each task of the held-out networks.
 
-Runs in either environment. The checkpoint ranks the measured programs that come with the project; XGBModel is trained
-on the same training programs with seed 0. Writes the pairwise accuracy on each task, and the predicted and measured
-throughput of every program.
+Runs in either environment, on the measured programs that come with the project; XGBModel is trained on the training
+programs with seed 0. Writes the pairwise accuracy on each task, and the predicted and measured throughput of every
+program.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
-
-from common import console, parser, result_name, write_result
+from common import console, parser, result_name, table_of, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
 from trained import rows_of_networks
@@ -35,23 +33,20 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
         "xgb": compare.trained_xgb(train_xgb(package().OfflineTrees(0), programs, parts)),
     }
     predictions = {name: model(test) for name, model in models.items()}
-    found = {name: evaluate(test, *both, held_out) for name, both in predictions.items()}
-    table = Table(title=f"{', '.join(held_out)}: {len(test)} programs", title_justify="left")
-    for column in ("task", "programs", *(f"{name}, pairs in order" for name in models)):
-        table.add_column(column, justify="left" if column == "task" else "right")
-    for rows in zip(*(tasks for _, tasks in found.values()), strict=True):
-        pairs = (f"{row.metrics['pairwise_accuracy']:.2f}" for row in rows)
-        table.add_row(rows[0].task, str(rows[0].programs), *pairs)
-    console.print(table)
+    evaluated = {name: evaluate(test, *both, held_out) for name, both in predictions.items()}
+    tasks = [
+        {"task": rows[0].task, "programs": rows[0].programs}
+        | {name: round(row.metrics["pairwise_accuracy"], 4) for name, row in zip(models, rows, strict=True)}
+        for rows in zip(*(rows for _, rows in evaluated.values()), strict=True)
+    ]
+    columns = ("task", "programs", *(f"{name}, pairwise accuracy" for name in models))
+    cells = [(task["task"], str(task["programs"]), *(f"{task[name]:.3f}" for name in models)) for task in tasks]
+    console.print(table_of(f"{', '.join(held_out)}: {len(test)} programs", columns, cells))
     throughput: dict[str, list[float]] = {"measured": test.throughput().tolist()}
     throughput |= {name: predicted.tolist() for name, (_, predicted) in predictions.items()}
     metrics = {
-        "models": {name: overall for name, (overall, _) in found.items()},
-        "tasks": [
-            {"task": rows[0].task, "programs": rows[0].programs}
-            | {name: round(row.metrics["pairwise_accuracy"], 4) for name, row in zip(found, rows, strict=True)}
-            for rows in zip(*(tasks for _, tasks in found.values()), strict=True)
-        ],
+        "models": {name: overall for name, (overall, _) in evaluated.items()},
+        "tasks": tasks,
         "throughput": {name: [round(value, 3) for value in values] for name, values in throughput.items()},
     }
     settings = {"held_out": list(held_out), "quick": arguments.quick, "data_measured_on": measured_on(data)}

@@ -1,4 +1,4 @@
-"""What every benchmark script shares: its options, where its data is, and the JSON that it writes."""
+"""Shared by the benchmark scripts: options, folders of the data, tables and the JSON of a result."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import argparse
 import json
 import re
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import describe_machine, use_all_cores
@@ -24,7 +28,7 @@ use_all_cores()
 
 _DATA = Path(__file__).parent / "data"
 
-#: Scheduler -> folders of measured programs. Of MetaSchedule's the last two have none of the test networks.
+#: Scheduler -> folders of measured programs. The last two of MetaSchedule have no programs of the held-out networks.
 DATA = {
     "meta-schedule": tuple(
         _DATA / name for name in ("cpu-2core-zen4", "cpu-2core-cascadelake", "cpu-2core-nhwc", "cpu-2core")
@@ -32,7 +36,7 @@ DATA = {
     "auto-scheduler": (_DATA / "tenset-cpu",),
 }
 XLA = _DATA / "xla-cpu"
-#: Where the scripts keep what they derive from the data, and finished runs.
+#: Folder of graph stores, which are derived from the data, and of finished runs.
 WORK = Path(__file__).parent.parent / "work" / "benchmarks"
 
 _PACKAGES = (
@@ -49,15 +53,17 @@ _PACKAGES = (
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The options that all scripts have."""
+    """A parser with the options of every script."""
     out = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     out.add_argument("--json", type=Path, metavar="PATH", help="write the result to this file")
-    out.add_argument("--quick", action="store_true", help="under two minutes, for CI: the figures mean little")
+    out.add_argument(
+        "--quick", action="store_true", help="at most two minutes, to test the script; the numbers are meaningless"
+    )
     return out
 
 
 def result_name(benchmark: str, scheduler: str) -> str:
-    """The name of a benchmark's result and runs: MetaSchedule's is the benchmark's own, another's names the scheduler.
+    """The name of a result and of the folder of its runs; that of MetaSchedule does not name the scheduler.
 
     >>> result_name("search", "auto-scheduler")
     'search-auto-scheduler'
@@ -66,7 +72,7 @@ def result_name(benchmark: str, scheduler: str) -> str:
 
 
 def call_seconds(call: Callable[[], Any], repeats: int) -> list[float]:
-    """Wall clock of each of some calls."""
+    """Wall clock of each call."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -76,23 +82,67 @@ def call_seconds(call: Callable[[], Any], repeats: int) -> list[float]:
 
 
 def median_seconds(call: Callable[[], Any], repeats: int) -> float:
-    """Median wall clock of some calls."""
+    """Median wall clock of the calls."""
     return statistics.median(call_seconds(call, repeats))
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the packages that matter here."""
-    found = {}
+    """Package -> its version, of those that are installed."""
+    installed = {}
     for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
+    return installed
+
+
+def cell(value: Mapping[str, float]) -> str:
+    """A mean with its standard deviation, if that is not 0 when rounded.
+
+    >>> cell({"mean": 0.8125, "std": 0.004})
+    '0.812 ± 0.004'
+    """
+    mean = f"{value['mean']:.3f}"
+    return f"{mean} ± {value['std']:.3f}" if value["std"] >= 0.0005 else mean
+
+
+def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], names: Collection[str] = ()) -> Table:
+    """A table for the console; the first column and those in ``names`` are aligned to the left."""
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if not number or column in names else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def run_saved(
+    options: argparse.ArgumentParser,
+    name: str,
+    benchmark: Callable[[argparse.Namespace, Path], None],
+    **quick: Any,
+) -> None:
+    """Reads the options and runs a benchmark that saves its finished runs.
+
+    Args:
+        options: The options of the script.
+        name: Of the result.
+        benchmark: Gets the options and the folder of the runs.
+        quick: Values of options in a quick run, whose folder is removed.
+    """
+    options.add_argument(
+        "--runs", type=Path, default=WORK / name, help="folder of finished runs, which are not repeated"
+    )
+    arguments = options.parse_args()
+    if not arguments.quick:
+        benchmark(arguments, arguments.runs)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        vars(arguments).update(quick)
+        benchmark(arguments, Path(folder))
 
 
 def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], metrics: dict[str, Any]) -> None:
-    """Writes the result in the form that all benchmarks share; nothing where there is no path."""
+    """Writes the result as JSON; nothing without a path."""
     if path is None:
         return
     result = {
@@ -103,5 +153,5 @@ def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], me
         "metrics": metrics,
     }
     # A list of numbers takes one line.
-    text = re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), json.dumps(result, indent=1))
+    text = re.sub(r"\[[^][{}\"]*\]", lambda numbers: " ".join(numbers[0].split()), json.dumps(result, indent=1))
     write_text(path, f"{text}\n")

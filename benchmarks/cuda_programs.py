@@ -1,8 +1,8 @@
-"""Accuracy on programs of a GPU: this model with and without the values of GPU programs, beside TVM's XGBoost model.
+"""Accuracy on GPU programs: the model with and without the features of GPU programs, and TVM's XGBoost model.
 
-Reads a MetaSchedule database of TVM 0.16 in FOLDER, such as other people publish; the project holds none and measured
-none. The tasks are dealt out to folds; a model is trained on all folds but one and ranks the programs of that one. The
-metrics are means over the folds. Finished runs are saved, and a saved run is not run again.
+Reads a published MetaSchedule database of TVM 0.16 in FOLDER; this project neither measured nor includes any. Tasks are
+cross-validated: a model ranks the programs of the fold that it was not trained on, and metrics are means over the
+folds. Finished runs are saved; the same command resumes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from common import WORK, console, parser, write_result
+from common import console, parser, run_saved, write_result
 from trained import ALONE, WITHOUT_GPU, XGB_OF_ALL, Job, run_all
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.evaluation import compare
@@ -31,7 +31,7 @@ MODELS = ("gnn", WITHOUT_GPU, "xgb", XGB_OF_ALL, "node-count", "random")
 
 
 def replayed(arguments: argparse.Namespace, work: Path) -> tuple[Path, dict[str, Any]]:
-    """The store of the programs that today's TVM replays, and how many that are; made at the first call."""
+    """The store of the programs that today's TVM replays, and their counts; the first call makes it."""
     name = f"{arguments.folder.resolve().name}-{arguments.programs_per_task}-{arguments.folds}"
     store, counts = work / f"{name}-statements", work / f"{name}.json"
     if not counts.exists():
@@ -55,9 +55,9 @@ def replayed(arguments: argparse.Namespace, work: Path) -> tuple[Path, dict[str,
     return store, json.loads(counts.read_text())
 
 
-def benchmark(arguments: argparse.Namespace, work: Path, finished: Path) -> None:
-    """Runs what is missing among the ``finished`` runs, prints the table and writes the JSON."""
-    store, counts = replayed(arguments, work)
+def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
+    """Runs what is missing in the folder ``finished``, prints the table and writes the JSON."""
+    store, counts = replayed(arguments, finished)
     console.print(counts)
     seeds = range(arguments.seeds)
     jobs = [Job(model, seed, store) for seed in seeds for model in MODELS]
@@ -90,14 +90,8 @@ def main() -> None:
     options.add_argument("--programs-per-task", type=int, default=128)
     options.add_argument("--folds", type=int, default=4)
     options.add_argument("--seeds", type=int, default=1)
-    options.add_argument("--epochs", type=int, help="instead of the preset's, with as many fewer trees")
-    arguments = options.parse_args()
-    if not arguments.quick:
-        benchmark(arguments, WORK, WORK / "cuda_programs")
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        arguments.epochs, arguments.folds, arguments.programs_per_task = 1, 2, 8
-        benchmark(arguments, Path(folder), Path(folder) / "runs")
+    options.add_argument("--epochs", type=int, help="number of epochs; the number of trees changes in proportion")
+    run_saved(options, "cuda_programs", benchmark, epochs=1, folds=2, programs_per_task=8)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Accuracy against the number of training tasks and of programs of each, for our model and TVM's two.
+"""Learning curves: accuracy against the number of training tasks and of programs per task, and of TVM's two models.
 
 Runs in either environment, on the measured programs of its scheduler that come with the project, and tests on held-out
 networks. A smaller share is a part of a larger one of the same seed. Finished runs are saved; the same command resumes.
@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from common import console, parser, result_name, write_result
+from common import cell, console, parser, result_name, table_of, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
 from trained import Job, Share, run_all
@@ -25,33 +24,33 @@ from tvm_gnn_cost.schedulers import scheduler
 MODELS = ("gnn", "xgb", "mlp")
 _TASKS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 _PROGRAMS_PER_TASK = (2, 4, 8)
-_METRICS = {"pairwise_accuracy": "pairs in order", "top1": "top-1", "top5": "top-5"}
+_METRICS = {"pairwise_accuracy": "pairwise accuracy", "top1": "top-1", "top5": "top-5"}
 
-#: What learned from one share, averaged over seeds: its numbers of tasks and programs, and its metrics.
+#: Means over the seeds of one share: numbers of tasks and programs, and metrics.
 Point = Mapping[str, Any]
 
 
 def point(share: Share, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the runs with one share and several seeds found."""
+    """The point of a share from its runs, one for each seed."""
     return {
         "share_of_tasks": share.tasks,
         "programs_per_task": share.programs_per_task,
-        "tasks": round(statistics.mean(one["train_tasks"] for one in results)),
-        "programs": round(statistics.mean(one["train_programs"] for one in results)),
-        "metrics": summarise([one["all"] for one in results]),
+        "tasks": round(statistics.mean(run["train_tasks"] for run in results)),
+        "programs": round(statistics.mean(run["train_programs"] for run in results)),
+        "metrics": summarise([run["all"] for run in results]),
     }
 
 
 def halving(points: Sequence[Point], metric: str) -> float | None:
-    """What is left of a model's errors after each doubling of the training tasks: the slope of a line through all.
+    """Factor of a model's error for each doubling of the training tasks, by a power law that is fitted to all points.
 
-    The errors are fitted by a power of the number of tasks; None with fewer than two numbers of tasks.
+    None with fewer than two numbers of tasks.
     """
-    whole = [one for one in points if one["programs_per_task"] is None]
-    errors = [1 - one["metrics"][metric]["mean"] for one in whole]
+    whole = [point for point in points if point["programs_per_task"] is None]
+    errors = [1 - point["metrics"][metric]["mean"] for point in whole]
     if len(whole) < 2 or min(errors) <= 0:
         return None
-    slope = np.polyfit(np.log2([one["tasks"] for one in whole]), np.log2(errors), 1)[0]
+    slope = np.polyfit(np.log2([point["tasks"] for point in whole]), np.log2(errors), 1)[0]
     return float(2**slope)
 
 
@@ -62,25 +61,24 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     if arguments.quick:
         shares = [Share(1 / 2), Share(1.0), Share(1.0, 2)]
     store = extract_store(data, stores, "statements")
-    # The longest first, so that no core waits for the last.
+    # The longest first, so that all cores end at about the same time.
     shares.sort(key=lambda share: share.tasks * (share.programs_per_task or 16), reverse=True)
     jobs = [Job(name, seed, store, share) for name in arguments.models for share in shares for seed in seeds]
-    found: dict[tuple[str, Share], list[dict[str, Any]]] = {}
+    runs: dict[tuple[str, Share], list[dict[str, Any]]] = {}
     for job, result in run_all(jobs, held_out, arguments.epochs, arguments.quick, finished):
-        found.setdefault((job.name, job.share), []).append(result)
-    models = {name: [point(share, found[name, share]) for share in shares] for name in arguments.models}
-    table = Table(title=f"{', '.join(held_out)}; {len(seeds)} seeds", title_justify="left")
-    for column in ("model", "tasks", "programs", *_METRICS.values()):
-        table.add_column(column, justify="right")
-    for name, points in models.items():
-        for one in points:
-            cells = [f"{one['metrics'][key]['mean']:.3f} ±{one['metrics'][key]['std']:.3f}" for key in _METRICS]
-            table.add_row(name, str(one["tasks"]), str(one["programs"]), *cells)
-    console.print(table)
+        runs.setdefault((job.name, job.share), []).append(result)
+    models = {name: [point(share, runs[name, share]) for share in shares] for name in arguments.models}
+    rows = [
+        (name, str(one["tasks"]), str(one["programs"]), *(cell(one["metrics"][key]) for key in _METRICS))
+        for name, points in models.items()
+        for one in points
+    ]
+    columns = ("model", "tasks", "programs", *_METRICS.values())
+    console.print(table_of(f"{', '.join(held_out)}; {len(seeds)} seeds", columns, rows))
     doubling = {name: {key: halving(points, key) for key in _METRICS} for name, points in models.items()}
-    for name, left in doubling.items():
-        said = ", ".join(f"{value:.2f} ({_METRICS[key]})" for key, value in left.items() if value is not None)
-        console.print(f"{name}: errors that are left after twice as many tasks: {said}", highlight=False)
+    for name, factors in doubling.items():
+        shown = ", ".join(f"{value:.3f} ({_METRICS[key]})" for key, value in factors.items() if value is not None)
+        console.print(f"{name}: factor of the error for twice as many tasks: {shown}", highlight=False)
     settings = {"seeds": list(seeds), "held_out": list(held_out), "epochs": arguments.epochs, "quick": arguments.quick}
     settings["data_measured_on"] = measured_on(data)
     metrics = {"models": models, "errors_left_after_twice_the_tasks": doubling}

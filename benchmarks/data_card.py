@@ -1,4 +1,4 @@
-"""What a collection of MetaSchedule's programs holds: how many, of what, how noisy. Its README quotes these figures."""
+"""Summary of a collection of MetaSchedule's programs: counts by network and noise; the README of the data quotes it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import statistics
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
 
-from common import DATA, console, parser, write_result
+from common import DATA, console, parser, table_of, write_result
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
 from tvm_gnn_cost.schedulers.database.records import read_database
@@ -32,7 +31,7 @@ def main() -> None:
     for record in database.records:
         task = database.task(record)
         for name in task.weights:
-            # Single operators count together; each is a workload of its own.
+            # Single operators count as one network.
             network = name if "/" not in name else "single operators"
             programs[network] = programs.get(network, 0) + 1
             tasks.setdefault(network, set()).add(task.hash)
@@ -41,25 +40,26 @@ def main() -> None:
             failures += 1
             continue
         by_task.setdefault(task.hash, []).append(min(record.run_secs))
-        # A program that takes long has a single repeat.
+        # Slow programs have a single repeat.
         if len(record.run_secs) > 1:
             repeats.setdefault(task.hash, []).append(record.run_secs)
         noise.append(statistics.pstdev(record.run_secs) / statistics.mean(record.run_secs))
     spread = [max(latencies) / min(latencies) for latencies in by_task.values()]
-    # The order by the first repeat against the order by the fastest of the others; hours apart they agree less
-    # (retest.py).
+    # Agreement of the first repeat with the minimum of the others; hours apart they agree less (retest.py).
     same = [
         pairwise_accuracy(np.array([r[0] for r in rows]), np.array([min(r[1:]) for r in rows]))
         for rows in repeats.values()
     ]
     test = {h for network in TESTED for h in tasks.get(network, set())}
-    table = Table(title=f"{arguments.data.name}: programs and tasks of each network", title_justify="left")
-    for column in ("network", "tasks", "programs", "used for"):
-        table.add_column(column, justify="left" if column in ("network", "used for") else "right")
-    for network in sorted(programs, key=lambda name: -programs[name]):
-        use = "test" if network in TESTED else "training"
-        table.add_row(network, str(len(tasks[network])), str(programs[network]), use)
-    console.print(table)
+    rows = [
+        (
+            *(network, str(len(tasks[network])), str(programs[network])),
+            "test" if network in TESTED else "training",
+        )
+        for network in sorted(programs, key=lambda name: -programs[name])
+    ]
+    columns = ("network", "tasks", "programs", "used for")
+    console.print(table_of(f"{arguments.data.name}: programs and tasks by network", columns, rows, ("used for",)))
     metrics = {
         "programs": len(database.records),
         "tasks": len(set().union(*tasks.values())),

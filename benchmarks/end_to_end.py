@@ -1,9 +1,8 @@
 """Tunes whole networks with each cost model and compares them with PyTorch, torch.compile and ONNX Runtime.
 
-Runs in either environment, as a user tunes: each search is stopped at every budget of minutes, the network compiled,
-and the search goes on. With 0 minutes nothing is measured, the cost model chooses alone. At the end all libraries of a
-network and its peers are timed in turn, so that a machine that is faster at one time than at another favours none. The
-work directories are kept, and a script that was interrupted goes on there.
+Runs in either environment. ``tune`` stops at each budget of minutes, compiles the network and resumes; with 0 minutes
+it measures nothing, and the cost model chooses the schedules. Then all libraries of a network and its peers are timed
+interleaved, because the speed of a virtual machine changes. The work directories are kept; the same command resumes.
 """
 
 from __future__ import annotations
@@ -14,15 +13,13 @@ import math
 import shutil
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 import tvm_gnn_cost
-from common import WORK, console, parser, result_name, write_result
+from common import console, parser, result_name, run_saved, table_of, write_result
 from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.schedulers import scheduler
@@ -34,7 +31,7 @@ NETWORKS = {
 }
 PEERS = ("PyTorch", "torch.compile", "ONNX Runtime")
 
-#: Turns of each library and peer; each gives the median of the runs that fit into it.
+#: Number of turns of each library and peer.
 _TURNS = 30
 
 
@@ -42,8 +39,8 @@ _TURNS = 30
 class Point:
     """A network after a budget.
 
-    ``wall_clock_s`` are the seconds of the search, and where nothing is measured those until the library is written;
-    ``difference`` is the largest one of an output, relative to the reference's largest value.
+    ``wall_clock_s`` is the time of the search, or with 0 minutes the time until the library is written; ``difference``
+    is the maximum difference of an output, relative to the largest value of the reference.
     """
 
     network: str
@@ -60,12 +57,12 @@ class Point:
 
     @property
     def name(self) -> str:
-        """Its name in the contest."""
+        """Its name in the comparison."""
         return f"{self.model} seed {self.seed}, {self.minutes:g} minutes"
 
 
 def tune_to(network: str, model: str, seed: int, minutes: float, folder: Path) -> Point:
-    """Tunes a network until a budget is spent, in a folder that every budget of the run shares."""
+    """Tunes a network until a budget is spent; all budgets of a run share a work directory."""
     work_dir = folder / f"{network}-{model}-{seed}{'' if minutes else '-unmeasured'}"
     saved = work_dir / f"after-{minutes:g}.json"
     budget: dict[str, Any] = {"minutes": minutes} if minutes else {"trials": 0}
@@ -74,7 +71,7 @@ def tune_to(network: str, model: str, seed: int, minutes: float, folder: Path) -
             network, cost_model=model, seed=seed, work_dir=work_dir, compare=False, progress=console.log, **budget
         )
         assert result.end_to_end is not None, "tune compares with the reference"
-        # The next budget writes another library in its place.
+        # The next budget overwrites the library.
         library = saved.with_suffix(".so")
         shutil.copyfile(work_dir / result.library, library)
         point = Point(
@@ -91,9 +88,9 @@ def tune_to(network: str, model: str, seed: int, minutes: float, folder: Path) -
     return Point(**json.loads(saved.read_text()))
 
 
-def time_in_turn(network: str, points: Sequence[Point], folder: Path, peers: bool) -> dict[str, list[float]]:
-    """Seconds of each point's library, of the peers and of a large matrix product, by name; one for each turn."""
-    saved = folder / f"{network}-in-turn.json"
+def time_interleaved(network: str, points: Sequence[Point], folder: Path, peers: bool) -> dict[str, list[float]]:
+    """Name -> seconds of each turn, for each point's library, the peers and a large matrix product."""
+    saved = folder / f"{network}-interleaved.json"
     names = [point.name for point in points]
     if saved.exists() and set(names) <= set(found := json.loads(saved.read_text())):
         return {name: found[name] for name in (*names, *PEERS, MATRIX_PRODUCT) if name in found}
@@ -116,31 +113,26 @@ def time_in_turn(network: str, points: Sequence[Point], folder: Path, peers: boo
     return seconds
 
 
-def table_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """A row a network, model and budget; means over the seeds of their medians, with the standard deviation."""
-    table = Table(title="end to end, milliseconds: medians of turns, timed in turn", title_justify="left")
-    columns = ("minutes", "wall clock", "trials", "tuned", "sum of tasks", *PEERS, "of peak", "difference")
-    for column in ("network", "model", *columns):
-        table.add_column(column, justify="left" if column in ("network", "model") else "right")
-    for (network, model, minutes), rows in _grouped(points).items():
-        found = _medians(timed[network])
+def rows_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[float]]]) -> Iterator[Sequence[str]]:
+    """A row for each network, model and budget: means over the seeds of their medians, with the standard deviation."""
+    for (network, model, minutes), group in _grouped(points).items():
+        medians = _medians(timed[network])
         peak = operations_per_second(timed[network][MATRIX_PRODUCT])
-        latencies = [found[row.name] for row in rows]
-        table.add_row(
+        latencies = [medians[point.name] for point in group]
+        yield (
             *(network, model, f"{minutes:g}"),
-            f"{statistics.mean(row.wall_clock_s for row in rows):.0f} s",
-            f"{statistics.mean(row.trials for row in rows):.0f}",
+            f"{statistics.mean(point.wall_clock_s for point in group):.0f} s",
+            f"{statistics.mean(point.trials for point in group):.0f}",
             _spread(latencies),
-            _spread([row.tasks_ms for row in rows if row.tasks_ms]),
-            *(_spread([found[name]] if name in found else []) for name in PEERS),
-            f"{100 * rows[0].flops / (statistics.mean(latencies) / 1e3) / peak:.0f} %",
-            f"{max(row.difference or 0.0 for row in rows):.1g}",
+            _spread([point.tasks_ms for point in group if point.tasks_ms]),
+            *(_spread([medians[name]] if name in medians else []) for name in PEERS),
+            f"{100 * group[0].flops / (statistics.mean(latencies) / 1e3) / peak:.0f} %",
+            f"{max(point.difference or 0.0 for point in group):.1g}",
         )
-    return table
 
 
 def _medians(timed: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The median of the turns of each, in milliseconds."""
+    """Name -> median of its turns in milliseconds."""
     return {name: 1e3 * statistics.median(seconds) for name, seconds in timed.items()}
 
 
@@ -157,7 +149,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
-def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
+def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     """Runs what is missing, prints the table and writes the JSON."""
     points: list[Point] = []
     timed: dict[str, dict[str, list[float]]] = {}
@@ -165,12 +157,14 @@ def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
         for seed in range(arguments.seeds if network == arguments.networks[0] else 1):
             for model in arguments.models[: None if seed == 0 else 1]:
                 for minutes in sorted(arguments.minutes):
-                    # A model without pre-trained weights has no choices of its own.
+                    # Without measurements only the pre-trained model can choose.
                     if minutes or model == "gnn":
                         points.append(tune_to(network, model, seed, minutes, folder))
-        own = [point for point in points if point.network == network]
-        timed[network] = time_in_turn(network, own, folder, peers=not arguments.quick)
-    console.print(table_of(points, timed))
+        tuned = [point for point in points if point.network == network]
+        timed[network] = time_interleaved(network, tuned, folder, peers=not arguments.quick)
+    columns = ("minutes", "wall clock", "trials", "tuned", "sum of tasks", *PEERS, "of peak", "difference")
+    title = "end to end, ms: medians of interleaved turns"
+    console.print(table_of(title, ("network", "model", *columns), rows_of(points, timed), ("model",)))
     settings = {key: getattr(arguments, key) for key in ("networks", "models", "minutes", "seeds")}
     milliseconds = {
         network: {
@@ -183,26 +177,21 @@ def benchmark(arguments: argparse.Namespace, name: str, folder: Path) -> None:
         "milliseconds": milliseconds,
         "points": [row | {"name": p.name} for row, p in zip(about, points, strict=True)],
     }
-    write_result(arguments.json, name, settings, metrics)
+    write_result(arguments.json, result_name("end_to_end", scheduler().name), settings, metrics)
 
 
 def main() -> None:
     """Reads the options and runs the benchmark."""
-    name = result_name("end_to_end", scheduler().name)
     options = parser(__doc__)
     options.add_argument("--networks", nargs="+", default=list(NETWORKS[scheduler().name]))
     options.add_argument("--models", nargs="+", default=["gnn", "xgb"])
     options.add_argument("--minutes", nargs="+", type=float, default=[0, 5, 15])
-    options.add_argument("--seeds", type=int, default=1, help="of the first network with the first model; else one")
-    options.add_argument("--runs", type=Path, default=WORK / name, help="where the work directories are")
-    arguments = options.parse_args()
-    if not arguments.quick:
-        benchmark(arguments, name, arguments.runs)
-        return
-    arguments.networks = ["perceptron" if scheduler().name == "meta-schedule" else "mlp"]
-    arguments.models, arguments.minutes, arguments.seeds = ["gnn"], [0, 0.3], 1
-    with tempfile.TemporaryDirectory() as folder:
-        benchmark(arguments, name, Path(folder))
+    options.add_argument(
+        "--seeds", type=int, default=1, help="of the first network with the first model; the others have one"
+    )
+    quick = {"networks": ["perceptron" if scheduler().name == "meta-schedule" else "mlp"], "models": ["gnn"]}
+    name = result_name("end_to_end", scheduler().name)
+    run_saved(options, name, benchmark, **quick, minutes=[0, 0.3], seeds=1)
 
 
 if __name__ == "__main__":

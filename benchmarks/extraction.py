@@ -1,7 +1,7 @@
-"""Time to turn MetaSchedule's candidates into graphs, against TVM's per-store features of the same candidates.
+"""Time to extract graphs of MetaSchedule's candidates and TVM's per-store features of the same candidates.
 
-The largest tasks of two networks give a population each. The extraction and ``PerStoreFeature.extract_from`` take turns
-in this process; the fastest of several runs counts. Figures a node are those of the full syntax tree with all values.
+Runs on a population of the largest task of each of two networks. The extraction and ``PerStoreFeature.extract_from``
+are interleaved in this process; the result has the minimum of several runs. Times per node are of full syntax trees.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rich.table import Table
 from tvm.s_tir import meta_schedule as ms
 
-from common import console, parser, write_result
+from common import console, parser, table_of, write_result
 from prediction import largest_tasks, population
 from setups import setup
 from tvm_gnn_cost import extract_graphs
@@ -28,7 +27,7 @@ CASES: tuple[tuple[Detail, int], ...] = (("tree", 1), ("tree", 2), ("statements"
 
 
 def fastest(functions: dict[str, tuple[Callable[[], Any], int]], rounds: int) -> dict[str, float]:
-    """Seconds of each function's fastest run; in every round each has a turn of its own number of runs."""
+    """Minimum seconds of each function, which runs the given number of times in each round."""
     times = dict.fromkeys(functions, float("inf"))
     for _ in range(rounds):
         for name, (function, runs) in functions.items():
@@ -68,14 +67,18 @@ def main() -> None:
         programs += len(mods)
         tasks += 1
 
-    table = Table(title=f"Extraction of {programs} candidates ({nodes / programs:.0f} nodes each in the full tree)")
-    for heading in ("", "microseconds a program", "nanoseconds a node", "times as fast as PerStoreFeature"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for name, seconds in totals.items():
-        counted = statement_nodes if name.startswith("statements") else nodes
-        per_node = "" if name == "per-store" else f"{seconds / counted * 1e9:.0f}"
-        table.add_row(name, f"{seconds / programs * 1e6:.1f}", per_node, f"{totals['per-store'] / seconds:.0f}")
-    console.print(table)
+    title = f"Extraction of {programs} candidates ({nodes / programs:.0f} nodes per full tree)"
+    counted = {False: nodes, True: statement_nodes}
+    rows = [
+        (
+            *(name, f"{seconds / programs * 1e6:.1f}"),
+            "" if name == "per-store" else f"{seconds / counted[name.startswith('statements')] * 1e9:.0f}",
+            f"{totals['per-store'] / seconds:.0f}",
+        )
+        for name, seconds in totals.items()
+    ]
+    columns = ("", "microseconds per program", "nanoseconds per node", "times as fast as PerStoreFeature")
+    console.print(table_of(title, columns, rows))
 
     metrics = {
         "ns_per_node": totals["tree, 1 threads"] / nodes * 1e9,
@@ -83,7 +86,7 @@ def main() -> None:
         "us_per_program": totals["tree, 1 threads"] / programs * 1e6,
         "us_per_program_statements": totals["statements, 1 threads"] / programs * 1e6,
         "us_per_program_per_store_feature": totals["per-store"] / programs * 1e6,
-        # PerStoreFeature runs on all cores: so does the extraction here.
+        # PerStoreFeature runs on all cores.
         "speedup_over_per_store_feature": totals["per-store"] / totals["tree, 2 threads"],
         "nodes_per_program": nodes / programs,
         "nodes_per_program_statements": statement_nodes / programs,

@@ -1,9 +1,8 @@
-"""Kills each command at random moments, runs it again, and compares the outcome with that of an uninterrupted run.
+"""Kills each command at random times, resumes it, and compares the outcome with that of an uninterrupted run.
 
-A command's processes are killed with SIGKILL after a time that is drawn uniformly from the duration of its
-uninterrupted run. The same command then runs to its end. Nothing that was there before may be missing, its files and
-what they hold must be those of the uninterrupted run, and no temporary file may be left. Ends with exit code 1 if
-anything is otherwise. What takes time in a program's measurement differs from run to run and is not compared.
+All processes of a command get SIGKILL at a time that is uniform over the duration of its uninterrupted run. Then the
+same command runs to its end. No committed result may be lost, the files and their content must be those of the
+uninterrupted run, and no temporary file may be left; otherwise the exit code is 1. Measured times are not compared.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-from rich.table import Table
 
-from common import DATA, WORK, XLA, console, parser, result_name, write_result
+from common import DATA, WORK, XLA, console, parser, result_name, table_of, write_result
 from stores import thin_out
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.datasets.records import RECORDS
@@ -36,13 +34,13 @@ from tvm_gnn_cost.datasets.tenset import files_ending
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tpugraphs.format.protos import TuningData
 
-#: What of an outcome must be as it is without a kill: anything that can be compared.
+#: The part of an output that must not depend on a kill: any value that can be compared.
 Outcome = Any
 
-#: A run that takes longer hangs.
+#: A run that takes longer counts as hanging.
 _TIMEOUT_S = 600.0
 
-#: What a quick run kills, once each.
+#: Commands that a quick run kills once.
 _QUICK = ["extract", "train"]
 
 _COLLECTION = "layout:xla:random"
@@ -50,14 +48,14 @@ _COLLECTION = "layout:xla:random"
 
 @dataclass(frozen=True)
 class Case:
-    """A command, and what its output must be.
+    """A command and the checks of its output.
 
     Attributes:
-        name: The command's.
-        arguments: Its arguments, given the folder for its output.
-        outcome: What the folder holds, as far as it does not depend on what was measured.
-        committed: What must not be lost, given the folder of a killed run.
-        ignored: Beginnings of the names of files that not every run leaves.
+        name: Of the command.
+        arguments: Its arguments, given the output folder.
+        outcome: The content of the output folder that does not depend on measurements.
+        committed: The results in the folder of a killed run that must not be lost.
+        ignored: Prefixes of the names of files that not every run leaves.
     """
 
     name: str
@@ -73,9 +71,9 @@ class Tally:
 
     Attributes:
         seconds: Duration of its uninterrupted run.
-        kills: How often it was killed.
-        kept: In how many of them something was committed by then.
-        problems: What was otherwise than it should be.
+        kills: Number of kills.
+        kept: Number of kills after a first commit.
+        problems: Failed checks.
     """
 
     seconds: float
@@ -101,7 +99,7 @@ def arrays(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def lines(path: Path) -> list[str]:
-    """The whole lines of a file; none if it is missing."""
+    """The complete lines of a file; none if it is missing."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
@@ -111,7 +109,7 @@ def database_records(folder: Path) -> list[tuple[str, str]]:
 
 
 def collected(folder: Path) -> Outcome:
-    """How many programs of each task and phase a database has, and the traces of the random ones."""
+    """The number of programs of each task and phase in a database, and the traces of the random ones."""
     pairs = [(json.loads(record), json.loads(measurement)) for record, measurement in database_records(folder)]
     counts = Counter((entry["task"], entry["phase"]) for _, entry in pairs)
     sampled = sorted(json.dumps(record[1][0]) for record, entry in pairs if entry["phase"] == "random")
@@ -124,12 +122,12 @@ def tenset_records(folder: Path) -> set[Any]:
 
 
 def tenset_collected(folder: Path) -> Outcome:
-    """How many programs of each task a folder in TenSet's layout has."""
+    """The number of programs of each task in a folder in TenSet's layout."""
     return {path.name: len(lines(path)) for path in files_ending(folder / "measure_records" / "cpu", ".json")}
 
 
 def stored(folder: Path) -> Outcome:
-    """The keys of a store's programs, and a digest of each with its task; the shards may be other ones."""
+    """The keys of a store's programs, and a digest of each with its task; shards may differ."""
     store = GraphStore(folder)
     programs = store.load()
     digests = []
@@ -144,14 +142,14 @@ def stored(folder: Path) -> Outcome:
 
 
 def tuned(folder: Path) -> Outcome:
-    """The tasks of a tuning run, and how many programs were measured."""
+    """The tasks of a tuning run, and the number of measured programs."""
     result = json.loads((folder / "tuning.json").read_text())
     tasks = result["tasks"]
     return [one["name"] for one in tasks], sum(one["trials"] for one in tasks), result["searched"]
 
 
 def measured_layouts(folder: Path) -> Outcome:
-    """The graphs of a folder of measured layouts, and what was measured of each."""
+    """The graphs of a folder of measured layouts, with their sizes."""
     graphs = json.loads((folder / "card.json").read_text())["graphs"]
     return {name: {field: one[field] for field in ("nodes", "configurable", "configs")} for name, one in graphs.items()}
 
@@ -168,7 +166,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def finished(*patterns: str) -> Callable[[Path], set[Any]]:
-    """What is committed where whole files are: their names and digests, of those that match a pattern."""
+    """For commands that commit whole files: names and digests of those that match a pattern."""
 
     def found(folder: Path) -> set[Any]:
         paths = [path for pattern in patterns for path in folder.rglob(pattern)]
@@ -178,7 +176,7 @@ def finished(*patterns: str) -> Callable[[Path], set[Any]]:
 
 
 def scheduler_cases(inputs: Path, quick: bool) -> list[Case]:
-    """The commands that measure, extract, train and tune, with the installed TVM's scheduler."""
+    """Commands that measure, extract, train and tune with the scheduler of the installed TVM."""
     name = scheduler().name
     is_meta = name == "meta-schedule"
     (data,) = thin_out(DATA[name][:1], inputs)
@@ -222,7 +220,7 @@ def scheduler_cases(inputs: Path, quick: bool) -> list[Case]:
 
 
 def write_kernels(path: Path, count: int) -> None:
-    """A message with measured tiles of so many kernels."""
+    """Writes a message with measured tiles of synthetic kernels."""
     rng = np.random.default_rng(0)
     kernels = []
     for number in range(count):
@@ -274,15 +272,15 @@ def tpugraphs_cases(inputs: Path, quick: bool) -> list[Case]:
 
 
 def run(arguments: Sequence[object], scratch: Path, kill_after: float | None = None) -> tuple[int | None, str]:
-    """Runs a command in a session of its own.
+    """Runs a command in a new session.
 
     Args:
         arguments: Of the command line.
-        scratch: Where it may leave temporary files that the system removes.
+        scratch: Folder of its temporary files.
         kill_after: Seconds after which all of its processes are killed.
 
     Returns:
-        Its exit code, None if it was killed, and what it printed.
+        Its exit code, None if it was killed, and its output.
     """
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
@@ -309,7 +307,7 @@ def run(arguments: Sequence[object], scratch: Path, kill_after: float | None = N
 
 
 def _kill_session(leader: int) -> None:
-    """Kills a process and all others of its session; workers may have process groups of their own."""
+    """Kills all processes of a session; workers may have their own process groups."""
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getsid(process.pid) == leader:
@@ -317,7 +315,7 @@ def _kill_session(leader: int) -> None:
 
 
 def run_to_end(arguments: Sequence[object], scratch: Path) -> float:
-    """Runs a command that must succeed, and returns the seconds that it took."""
+    """Runs a command that must succeed, and returns its duration in seconds."""
     start = time.monotonic()
     code, printed = run(arguments, scratch)
     if code != 0:
@@ -332,17 +330,17 @@ def names(folder: Path, ignored: tuple[str, ...]) -> set[str]:
 
 
 def kill_once(case: Case, expected: Path, out: Path, seconds: float, scratch: Path) -> tuple[bool, bool, list[str]]:
-    """Kills a command, runs it again, and compares.
+    """Kills a command, resumes it and compares the outcomes.
 
     Args:
         case: The command.
         expected: The output of its uninterrupted run.
-        out: A new folder for this one's.
-        seconds: When it is killed.
+        out: A new output folder.
+        seconds: Time of the kill.
         scratch: See :func:`run`.
 
     Returns:
-        Whether it was killed and did not end before; whether something was committed by then; and what is wrong.
+        Whether it was killed before its end, whether something was committed by then, and the failed checks.
     """
     out.mkdir()
     if run(case.arguments(out), scratch, seconds)[0] is not None:
@@ -350,12 +348,12 @@ def kill_once(case: Case, expected: Path, out: Path, seconds: float, scratch: Pa
     before = case.committed(out)
     code, printed = run(case.arguments(out), scratch)
     if code != 0 or "Traceback" in printed:
-        return True, bool(before), [f"run again, it ended with exit code {code}: {printed[-2000:]}"]
+        return True, bool(before), [f"the resumed run ended with exit code {code}: {printed[-2000:]}"]
     wrong = []
     if lost := before - case.committed(out):
-        wrong.append(f"lost {len(lost)} of {len(before)} that were committed: {sorted(map(str, lost))[0][:200]}")
+        wrong.append(f"lost {len(lost)} of {len(before)} committed results: {sorted(map(str, lost))[0][:200]}")
     if case.outcome(out) != case.outcome(expected):
-        wrong.append("its outcome is another one than without the kill")
+        wrong.append("its outcome differs from that of the uninterrupted run")
     there, without = names(out, case.ignored), names(expected, case.ignored)
     wrong += [f"left {name}" for name in sorted(there - without)]
     wrong += [f"lacks {name}" for name in sorted(without - there)]
@@ -365,9 +363,9 @@ def kill_once(case: Case, expected: Path, out: Path, seconds: float, scratch: Pa
 def main() -> None:
     """Prints the table and writes the JSON."""
     options = parser(__doc__)
-    options.add_argument("--kills", type=int, default=50, help="of all commands together")
-    options.add_argument("--seed", type=int, default=0, help="of the times of the kills")
-    options.add_argument("--commands", nargs="+", metavar="NAME", help="only these")
+    options.add_argument("--kills", type=int, default=50, help="total number of kills")
+    options.add_argument("--seed", type=int, default=0, help="seed of the times of the kills")
+    options.add_argument("--commands", nargs="+", metavar="NAME", help="commands to kill")
     arguments = options.parse_args()
     chosen = arguments.commands or (_QUICK if arguments.quick else None)
     work = WORK / "kills"
@@ -375,7 +373,7 @@ def main() -> None:
     inputs = work / "inputs"
     inputs.mkdir(parents=True)
     cases = scheduler_cases(inputs, arguments.quick)
-    # These need no TVM: one environment is enough for them.
+    # These need no TVM: one environment is enough.
     if scheduler().name == "meta-schedule" and chosen != _QUICK:
         cases += tpugraphs_cases(inputs, arguments.quick)
     cases = [case for case in cases if chosen is None or case.name in chosen]
@@ -403,12 +401,12 @@ def main() -> None:
         tallies[case.name] = replace(
             tally, kills=tally.kills + 1, kept=tally.kept + has_kept, problems=tally.problems + problems
         )
-    table = Table(title="Commands that were killed and run again", title_justify="left")
-    for heading in ("command", "seconds", "kills", "after something was committed", "problems"):
-        table.add_column(heading, justify="left" if heading == "command" else "right")
-    for name, tally in tallies.items():
-        table.add_row(name, f"{tally.seconds:.0f}", str(tally.kills), str(tally.kept), str(len(tally.problems)))
-    console.print(table)
+    rows = [
+        (name, f"{tally.seconds:.0f}", str(tally.kills), str(tally.kept), str(len(tally.problems)))
+        for name, tally in tallies.items()
+    ]
+    columns = ("command", "uninterrupted, s", "kills", "after the first commit", "problems")
+    console.print(table_of("Commands that were killed and resumed", columns, rows))
     settings = {"quick": arguments.quick, "kills": sum(one.kills for one in tallies.values()), "seed": arguments.seed}
     metrics = {
         name: {"seconds": one.seconds, "kills": one.kills, "after_commit": one.kept, "problems": list(one.problems)}

@@ -1,4 +1,4 @@
-"""What scripts that train and test on measured programs share: their options, and few programs for a quick run."""
+"""Shared by the scripts that train and test on measured programs: options, and fewer programs for a quick run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from stores import thin_out
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.schedulers import scheduler
 
-#: Gets the options, the folders of measured programs, and the folders of graph stores and of finished runs.
+#: Called with the options, the folders of measured programs, and the folders of graph stores and of finished runs.
 Benchmark = Callable[[argparse.Namespace, Sequence[Path], Path, Path], None]
 
 
 def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmark) -> None:
-    """Reads the options and runs a benchmark; a quick run has one seed and keeps nothing but its result.
+    """Reads the options and runs a benchmark; a quick run has one seed and one epoch.
 
     Args:
-        options: The script's own options.
-        name: The benchmark's name.
-        benchmark: The script's own work.
+        options: The options of the script.
+        name: Of the benchmark.
+        benchmark: The work of the script.
     """
     data, tested = DATA[scheduler().name], TEST_NETWORKS[scheduler().name]
     options.add_argument("--data", type=Path, nargs="+", default=data, help="folders of measured programs")
-    options.add_argument("--held-out", nargs="+", default=tested, metavar="NETWORK", help="the networks to test on")
+    options.add_argument(
+        "--held-out", nargs="+", default=tested, metavar="NETWORK", help="held-out networks, to test on"
+    )
     options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--epochs", type=int, help="instead of the preset's, with as many fewer trees")
+    options.add_argument("--epochs", type=int, help="number of epochs; the number of trees changes in proportion")
     runs = WORK / result_name(name, scheduler().name)
-    options.add_argument("--runs", type=Path, default=runs, help="where finished runs are kept")
+    options.add_argument("--runs", type=Path, default=runs, help="folder of finished runs, which are not repeated")
     arguments = options.parse_args()
     if not arguments.quick:
         benchmark(arguments, arguments.data, WORK, arguments.runs)

@@ -1,9 +1,9 @@
-"""Time to score a population of sampled programs: the graph model, extraction included, against TVM's XGBoost model.
+"""Time to score a population of sampled programs: the graph model, including extraction, and TVM's XGBoost model.
 
-Runs in either environment. The largest tasks of a few networks give a population each. Both models score it in turn in
-this process, several times, and so do the parts of both: the extraction of graphs and TVM's own per-store features.
-Figures are medians over the populations. The network sees only a quarter of a population, those that the trees rank
-best; "same best" says how many of the 16 best are the same if it sees all.
+Runs in either environment, on a population for each of the largest tasks of a few networks. Both models score it
+several times in this process; the extraction of graphs and TVM's per-store features are also timed alone. The result
+has medians over the populations. The network scores only the quarter of a population that the trees rank best; "same
+best" is the share of the 16 best programs that stay the same if it scores all.
 """
 
 from __future__ import annotations
@@ -16,48 +16,47 @@ from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from common import console, median_seconds, parser, result_name, write_result
+from common import console, median_seconds, parser, result_name, table_of, write_result
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.measuring.machine import machine_to_itself
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Task
 
-#: Candidates that a round of a search may measure: how many of them are those of a model whose network sees all?
+#: Number of candidates that a round of a search may measure.
 _BEST = 16
 
-#: Programs that XGBoost learns from before it is timed; it needs trees to predict with.
+#: Number of programs that XGBoost is trained on before it is timed.
 LEARNED = 64
 
 
 def largest_tasks(network: str, count: int) -> list[Task]:
-    """The tasks of a network that give a cost model the most to read."""
+    """The tasks of a network with the largest programs."""
     tasks = scheduler().tasks(scheduler().network(network), scheduler().target())
     return sorted(tasks, key=lambda task: -setup().size(task))[:count]
 
 
 def population(task: Task, size: int) -> list[Any]:
-    """Random candidates of a task; those of a small design space occur several times, as in a search."""
+    """Random candidates of a task, repeated if the design space is smaller, as in a search."""
     return list(islice(cycle(scheduler().sample(task, scheduler().target(), size, seed=0)), size))
 
 
 def shortlist_agrees(gnn: Any, task: Task, candidates: list[Any]) -> float:
-    """Share of the best candidates by the model's scores that are the best by scores without a shortlist too."""
+    """Share of the best candidates that are also the best when the network scores all candidates."""
     graphs, online = setup().graphs(task, scheduler().target(), candidates), gnn.search.online
     chosen, complete = (
-        np.argsort(-found, kind="stable")[:_BEST] for found in (online.score(graphs), online.scorer.score(graphs))
+        np.argsort(-scores, kind="stable")[:_BEST] for scores in (online.score(graphs), online.scorer.score(graphs))
     )
     return len(np.intersect1d(chosen, complete)) / len(complete)
 
 
 def score(gnn: Any, task: Task, candidates: list[Any], repeats: int) -> dict[str, float]:
-    """Seconds that both models and their parts take for all candidates."""
+    """Seconds of both models and their parts for all candidates."""
     target, own = scheduler().target(), setup()
     context, first = own.context(task, target), candidates[:LEARNED]
     xgb = own.xgb(0)
-    # Latencies do not matter here, as long as they differ.
+    # Any latencies will do, as long as they differ.
     own.update(xgb, task, target, first, [1e-3 * (1 + i % 7) for i in range(len(first))])
     for model in (gnn, xgb):
         model.predict(context, first)  # first calls load and allocate
@@ -80,8 +79,8 @@ def score(gnn: Any, task: Task, candidates: list[Any], repeats: int) -> dict[str
 def main() -> None:
     """Reads the options, measures, prints the table and writes the JSON."""
     options = parser(__doc__)
-    options.add_argument("--population", type=int, default=setup().population, help="programs of each task")
-    options.add_argument("--repeats", type=int, default=3, help="calls of each model, of which the median counts")
+    options.add_argument("--population", type=int, default=setup().population, help="programs per task")
+    options.add_argument("--repeats", type=int, default=3, help="calls of each model, for the median")
     arguments = options.parse_args()
     size, repeats = (64, 1) if arguments.quick else (arguments.population, arguments.repeats)
     networks = {setup().smallest: 1} if arguments.quick else setup().scored
@@ -91,16 +90,16 @@ def main() -> None:
     for network, count in networks.items():
         for task in largest_tasks(network, count):
             rows.append({"task": task.name, "network": network, **score(gnn, task, population(task, size), repeats)})
-    table = Table(title=f"microseconds to score a program, {size} at a time", title_justify="left")
-    for column in ("network", "task", "gnn", "of it extraction", "xgb", "its features", "speed-up", "same best"):
-        table.add_column(column, justify="left" if column in ("network", "task") else "right")
-    for row in rows:
-        names = ("gnn_s", "extraction_s", "xgb_s", "features_s")
-        cells = [f"{1e6 * row[name] / size:.0f}" for name in names]
-        table.add_row(
-            row["network"], row["task"], *cells, f"{row['speedup']:.2f}x", f"{100 * row['shortlist_agrees']:.0f}%"
+    cells = [
+        (
+            *(row["network"], row["task"]),
+            *(f"{1e6 * row[name] / size:.0f}" for name in ("gnn_s", "extraction_s", "xgb_s", "features_s")),
+            *(f"{row['speedup']:.2f}x", f"{100 * row['shortlist_agrees']:.0f}%"),
         )
-    console.print(table)
+        for row in rows
+    ]
+    columns = ("network", "task", "gnn", "its extraction", "xgb", "its features", "speedup", "same best")
+    console.print(table_of(f"microseconds per program, {size} at a time", columns, cells, ("task",)))
     speedups = [row["speedup"] for row in rows]
     metrics = {
         "speedup_over_xgb": statistics.median(speedups),
@@ -115,7 +114,7 @@ def main() -> None:
         "populations": rows,
     }
     console.print(
-        f"median speed-up over XGBModel.predict: {metrics['speedup_over_xgb']:.2f}x; of the extraction over its "
+        f"median speedup over XGBModel.predict: {metrics['speedup_over_xgb']:.2f}x; of the extraction over its "
         f"features: {metrics['speedup_over_per_store_feature']:.2f}x; peak {metrics['peak_memory_mib']:.0f} MiB"
     )
     settings = {"population": size, "repeats": repeats, "statistic": "median", "quick": arguments.quick}

@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 import figures
+from common import cell
 from tvm_gnn_cost import Checkpoint
 from tvm_gnn_cost.graphs.embedding import plot_vectors
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
@@ -57,11 +58,6 @@ class Section:
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
 
-def _cell(value: Mapping[str, float]) -> str:
-    text = f"{value['mean']:.3f}"
-    return f"{text} ± {value['std']:.3f}" if value["std"] >= 0.0005 else text
-
-
 def _digits(value: float) -> str:
     """At least three significant digits."""
     return f"{value:#.3g}" if abs(value) < 100 else f"{value:.0f}"
@@ -73,7 +69,7 @@ def _pair(value: Mapping[str, float]) -> tuple[float, float]:
 
 def _rows(models: Mapping[str, Mapping[str, Any]], metrics: Sequence[str] = tuple(_METRICS)) -> list[Row]:
     """A row for each model, with the mean and standard deviation of each metric."""
-    return [(model, *(_cell(values[metric]) for metric in metrics)) for model, values in models.items()]
+    return [(model, *(cell(values[metric]) for metric in metrics)) for model, values in models.items()]
 
 
 def _by_scheduler(results: Results, benchmark: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -93,7 +89,7 @@ def _summary(results: Results) -> Iterator[Section]:
             best = max(baselines, key=lambda value: float(value["mean"]))
             change = 1 - (1 - ours["mean"]) / (1 - best["mean"])
             better = f"{100 * change:.0f}% lower error"
-            rows.append((f"{scheduler}: {_METRICS[metric]}", _cell(ours), _cell(best), better))
+            rows.append((f"{scheduler}: {_METRICS[metric]}", cell(ours), cell(best), better))
     for scheduler, name, metrics in _by_scheduler(results, "search"):
         sources.append(name)
         values = metrics["against"]["xgb"]["gnn"]
@@ -182,7 +178,7 @@ def _learning(results: Results) -> Iterator[Section]:
 
     shown = ("pairwise_accuracy", "top1", "top5")
     rows = [
-        (model, str(point["tasks"]), str(point["programs"]), *(_cell(point["metrics"][metric]) for metric in shown))
+        (model, str(point["tasks"]), str(point["programs"]), *(cell(point["metrics"][metric]) for metric in shown))
         for model, points in metrics.items()
         for point in sorted(points, key=lambda point: int(point["programs"]))
     ]

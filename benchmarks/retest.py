@@ -1,7 +1,7 @@
-"""How well a second measurement repeats the order of programs: an upper bound for any cost model, before and after.
+"""Agreement of two measurements of the same programs, an upper bound for the accuracy of any cost model.
 
-The programs of some test tasks are measured twice in each of two ways: one after another, as TVM's runners measure, and
-in turn, as ``collect`` does. Each way's second pass starts after its first one has ended. Run it alone on the machine.
+The programs of some test tasks are measured twice in each of two ways: sequentially, as TVM's runners do, and
+interleaved, as ``collect`` does. Run it alone on the machine.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from rich.progress import track
-from rich.table import Table
 
-from common import DATA, console, parser, write_result
+from common import DATA, console, parser, table_of, write_result
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.schedulers.database.records import Database, DatabaseRecord, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.builder import Program
@@ -27,22 +26,22 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, MeasureSettings
 
-#: Two programs differ if their latencies do by so much.
+#: Relative difference of the latencies of two programs that count as different.
 _DIFFERENT = 0.03
 
-#: Name -> settings, and whether the programs of a task take turns.
+#: Name -> settings, and whether the programs of a task are interleaved.
 WAYS = {
-    "one after another": (MeasureSettings(repeats=3, turns=2), False),
-    "in turn": (MeasureSettings(CollectPlan.repeats, CollectPlan.turns), True),
+    "sequential": (MeasureSettings(repeats=3, turns=2), False),
+    "interleaved": (MeasureSettings(CollectPlan.repeats, CollectPlan.turns), True),
 }
 
 Latencies = list[npt.NDArray[np.float64]]
 
 
 def measure(
-    database: Database, tasks: list[list[DatabaseRecord]], settings: MeasureSettings, in_turn: bool
+    database: Database, tasks: list[list[DatabaseRecord]], settings: MeasureSettings, interleaved: bool
 ) -> tuple[Latencies, float]:
-    """Seconds of the programs of each task, NaN for one that fails; and what running one took, without building."""
+    """Seconds of the programs of each task, NaN for a failure, and the mean time of running a program."""
     assert isinstance(SCHEDULER, MetaSchedule)
     target = SCHEDULER.target()
     latencies, spent, count = [], 0.0, 0
@@ -50,18 +49,18 @@ def measure(
         candidates = [database.replay(record) for record in records]
         built = SCHEDULER.build_pool.build([Program(candidate.sch.mod, target) for candidate in candidates])
         start = time.perf_counter()
-        if in_turn:
+        if interleaved:
             outcomes = run_built(candidates, built, settings)
         else:
             both = zip(candidates, built, strict=True)
-            outcomes = [outcome for one, own in both for outcome in run_built([one], [own], settings)]
+            outcomes = [outcome for pair in both for outcome in run_built([pair[0]], [pair[1]], settings)]
         spent, count = spent + time.perf_counter() - start, count + len(records)
         latencies.append(np.array([min(outcome.seconds, default=np.nan) for outcome in outcomes]))
     return latencies, spent / count
 
 
 def agreement(first: Latencies, second: Latencies) -> dict[str, float]:
-    """How far two measurements of the same programs agree, all pairs counted alike."""
+    """Agreement of two measurements of the same programs; every pair has the same weight."""
     alike, differ, regret, changes = [], [], [], []
     for both in zip(first, second, strict=True):
         valid = np.isfinite(both[0]) & np.isfinite(both[1])
@@ -87,7 +86,7 @@ def main() -> None:
     options.add_argument(
         "--data", type=Path, default=DATA["meta-schedule"][0], help="what 'tvm-gnn-cost collect' wrote"
     )
-    options.add_argument("--tasks", type=int, default=30, help="test tasks to measure")
+    options.add_argument("--tasks", type=int, default=30, help="number of test tasks to measure")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     import_tensor_intrin()
@@ -102,19 +101,16 @@ def main() -> None:
     tasks = [by_task[names[i]][: 6 if arguments.quick else None] for i in chosen.tolist()]
     measure(database, tasks[:1], MeasureSettings(), True)  # starts the processes
     metrics: dict[str, Any] = {"tasks": len(tasks), "programs": sum(map(len, tasks)), "ways": {}}
-    for name, (settings, in_turn) in WAYS.items():
-        measured = [measure(database, tasks, settings, in_turn) for _ in range(2)]
+    for name, (settings, interleaved) in WAYS.items():
+        measured = [measure(database, tasks, settings, interleaved) for _ in range(2)]
         (first, _), (second, _) = measured
         both = [agreement(first, second), agreement(second, first)]
-        found = {key: statistics.fmean(one[key] for one in both) for key in both[0]}
-        metrics["ways"][name] = found | {"seconds_a_program": statistics.fmean(seconds for _, seconds in measured)}
-    table = Table(title=f"{arguments.data.name}: {metrics['programs']} programs measured twice", title_justify="left")
-    table.add_column("")
-    for name in WAYS:
-        table.add_column(name, justify="right")
-    for key in next(iter(metrics["ways"].values())):
-        table.add_row(key, *(f"{metrics['ways'][name][key]:.3f}" for name in WAYS))
-    console.print(table)
+        means = {key: statistics.fmean(one[key] for one in both) for key in both[0]}
+        metrics["ways"][name] = means | {"seconds_per_program": statistics.fmean(seconds for _, seconds in measured)}
+    title = f"{arguments.data.name}: {metrics['programs']} programs measured twice"
+    keys = next(iter(metrics["ways"].values()))
+    rows = [(key, *(f"{metrics['ways'][name][key]:.3f}" for name in WAYS)) for key in keys]
+    console.print(table_of(title, ("", *WAYS), rows))
     write_result(arguments.json, "retest", {"data": arguments.data.name, "quick": arguments.quick}, metrics)
 
 

@@ -1,9 +1,9 @@
-"""A store of a million programs: rates, memory and disk, and what they say of TenSet's 52 million on 16 cores.
+"""A store of a million programs: rates, memory and disk, extrapolated to the 52 million of TenSet on 16 cores.
 
-Runs in either environment. Real programs are extracted on one core. Then they are written again and again with other
-constants, some thousands a task, as in TenSet; a training is timed when a tenth of the store is there, and when all of
-it is. Every step runs in a process of its own: its peak of memory should not grow with the store, but for the index of
-a training, some tens of bytes a program. The disk needs 2 kB a program; the store is removed at the end.
+Runs in either environment. Extracts real programs on one core and writes them repeatedly with other constants,
+thousands per task as in TenSet. Times a training with a tenth of the store and with all of it. Every step runs in its
+own process: its peak memory should not grow with the store, except for the index of a training, some tens of bytes per
+program. The store needs 2 kB of disk per program and is removed at the end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.table import Table
 
-from common import DATA, WORK, console, parser, result_name, write_result
+from common import DATA, WORK, console, parser, result_name, table_of, write_result
 from stores import thin_out
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
@@ -35,14 +34,14 @@ from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.progress import EpochFinished, Event, Stage
 from tvm_gnn_cost.schedulers import scheduler
 
-#: TenSet's programs (Zheng et al. 2021), those of one of its tasks on one machine, and the cores of the estimate.
+#: Programs of TenSet (Zheng et al. 2021), programs of one of its tasks on one machine, and cores of the estimate.
 TENSET, OF_TASK, CORES = 52_000_000, 4_000, 16
-#: Programs of a shard, as ``extract`` writes them.
+#: Programs per shard, as in ``extract``.
 _SHARD = 512
 _NETWORKS = 20
 _DAY = 24 * 3600
 
-#: The node values that count something: iterations, bytes, operations. Each gets a factor of its own in every program.
+#: Columns of the node features that are counts: iterations, bytes, operations. Each is scaled in every program.
 _COUNTS = np.array(
     [
         column
@@ -56,20 +55,20 @@ _COUNTS = np.array(
 
 
 def measured_alone(step: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """What a step returns, and its peak of memory in MiB; it runs in a new process."""
+    """The result of a step in a new process, and its peak memory in MiB."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_with_peak, step).result()
 
 
 def _with_peak(step: Callable[[], dict[str, float]]) -> dict[str, float]:
     found = step()
-    # getrusage would count what the starting process used.
+    # getrusage would count the memory of the parent process.
     (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return {**found, "peak_mib": int(peak) / 1024}
 
 
 def extraction(data: Path, store: Path) -> dict[str, float]:
-    """Extracts a folder of measure records on one core."""
+    """Extracts a folder of measured programs on one core."""
     hardware = min(path.name for path in (data / "measure_records").iterdir()) if is_tenset(data) else None
     start = time.perf_counter()
     added = extract(data, store, features=False, hardware=hardware, jobs=1).added
@@ -77,7 +76,7 @@ def extraction(data: Path, store: Path) -> dict[str, float]:
 
 
 def writing(real: Path, folder: Path, first: int, until: int, of_task: int) -> dict[str, float]:
-    """Appends the programs ``first`` to ``until`` to the store; the rate is that of writing alone."""
+    """Appends the programs ``first`` to ``until`` to the store; the rate excludes making them."""
     programs, store = GraphStore(real).load(), GraphStore(folder)
     seconds = 0.0
     for start in range(first, until, _SHARD):
@@ -96,7 +95,7 @@ def synthetic(real: MeasuredPrograms, numbers: npt.NDArray[np.int64], of_task: i
     Args:
         real: The real programs.
         numbers: int64[n], ascending.
-        of_task: Programs of a task.
+        of_task: Number of programs per task.
     """
     rng = np.random.default_rng(numbers[0])
     with_graph = np.flatnonzero((real.graphs.node_counts > 0) & np.isfinite(real.latency))
@@ -119,10 +118,10 @@ def synthetic(real: MeasuredPrograms, numbers: npt.NDArray[np.int64], of_task: i
 
 
 def with_other_constants(graphs: ProgramGraphs, rng: np.random.Generator) -> ProgramGraphs:
-    """The graphs with their counts multiplied: within a program equal counts stay equal, which is what compresses."""
+    """The graphs with scaled counts; equal counts of a program stay equal, so that they compress as well."""
     factors = rng.integers(1, 64, (len(graphs), len(_COUNTS)))
     values = graphs.x.copy()
-    # Limits of a data type are constants too: in float32 their products would be infinite.
+    # Limits of a data type are also constants: in float32 their products would be infinite.
     counts = np.exp2(np.abs(values[:, _COUNTS]), dtype=np.float64) - 1
     more = np.log2(1 + counts * np.repeat(factors, graphs.node_counts, axis=0))
     values[:, _COUNTS] = np.sign(values[:, _COUNTS]) * more
@@ -137,7 +136,7 @@ def reading(folder: Path) -> dict[str, float]:
 
 
 def drawing(folder: Path, steps: int) -> dict[str, float]:
-    """Reads what steps of a training draw: 32 programs each of eight tasks."""
+    """Reads the programs of some training steps: 32 programs each of eight tasks."""
     start = time.perf_counter()
     programs = GraphStore(folder).programs()
     opened = time.perf_counter()
@@ -152,8 +151,8 @@ def drawing(folder: Path, steps: int) -> dict[str, float]:
 
 
 def training(folder: Path, trees: int) -> dict[str, float]:
-    """Trains the default model for two epochs and times the second, validation included, on all cores."""
-    # Here, because the other steps' processes would load PyTorch too: seconds and memory of each.
+    """Trains the default model for two epochs and times the second, including validation, on all cores."""
+    # Imported here: the processes of the other steps should not load PyTorch.
     from tvm_gnn_cost.models.topk_gnn import PRESETS
     from tvm_gnn_cost.training.fit import preset_settings
     from tvm_gnn_cost.training.pipeline import split_programs, train_gnn
@@ -188,7 +187,7 @@ def size_of(store: GraphStore) -> int:
 
 
 def estimate(extracted: dict[str, float], last: dict[str, Any]) -> dict[str, float]:
-    """Days and gigabytes of TenSet's programs: extraction on 16 cores, what one process writes meanwhile, training."""
+    """Extrapolation to TenSet: days of extraction on 16 cores and of writing, gigabytes, hours per epoch."""
     tasks = TENSET / OF_TASK
     return {
         "extraction_days": TENSET / (extracted["per_second"] * CORES) / _DAY,
@@ -200,28 +199,26 @@ def estimate(extracted: dict[str, float], last: dict[str, Any]) -> dict[str, flo
 
 def show(extracted: dict[str, float], rows: list[dict[str, Any]], days: dict[str, float]) -> None:
     """Prints the tables."""
-    console.print(f"extraction: {extracted['per_second']:.0f} of {extracted['programs']} programs a second and core")
-    table = Table(title="a store of", title_justify="left")
-    for row in ("", *(f"{row['programs']:,}" for row in rows)):
-        table.add_column(row, justify="right" if row else "left")
+    console.print(f"extraction: {extracted['per_second']:.0f} of {extracted['programs']} programs/s per core")
+    steps = ("writing", "reading", "drawing", "training")
     cells: tuple[tuple[str, str, str, str], ...] = (
-        ("bytes a program on disk", "writing", "bytes_per_program", ".0f"),
-        ("written, programs a second", "writing", "per_second", ".0f"),
-        ("read in order, programs a second", "reading", "per_second", ".0f"),
-        ("drawn, programs a second", "drawing", "per_second", ".0f"),
-        ("seconds to open", "drawing", "open_seconds", ".1f"),
-        ("programs that an epoch draws", "training", "drawn", ".0f"),
-        ("seconds an epoch", "training", "epoch_seconds", ".1f"),
-        ("seconds of the trees", "training", "trees_seconds", ".1f"),
-        *((f"peak of {step}, MiB", step, "peak_mib", ".0f") for step in ("writing", "reading", "drawing", "training")),
+        ("disk, bytes per program", "writing", "bytes_per_program", ".0f"),
+        ("writing, programs/s", "writing", "per_second", ".0f"),
+        ("sequential reading, programs/s", "reading", "per_second", ".0f"),
+        ("reading in training order, programs/s", "drawing", "per_second", ".0f"),
+        ("opening, s", "drawing", "open_seconds", ".1f"),
+        ("programs per epoch", "training", "drawn", ".0f"),
+        ("epoch, s", "training", "epoch_seconds", ".1f"),
+        ("growing the trees, s", "training", "trees_seconds", ".1f"),
+        *((f"peak memory of {step}, MiB", step, "peak_mib", ".0f") for step in steps),
     )
-    for label, step, name, form in cells:
-        table.add_row(label, *(f"{row[step][name]:{form}}" for row in rows))
-    console.print(table)
+    columns = ("programs in the store", *(f"{row['programs']:,}" for row in rows))
+    lines = [(label, *(f"{row[step][name]:{form}}" for row in rows)) for label, step, name, form in cells]
+    console.print(table_of("", columns, lines))
     console.print(
         f"TenSet's {TENSET // 1_000_000} million: {days['extraction_days']:.1f} days of extraction on {CORES} cores, "
         f"{days['writing_days']:.1f} days of writing, {days['gigabytes']:.0f} GB, "
-        f"{days['epoch_hours_on_these_cores']:.1f} hours an epoch on these cores"
+        f"{days['epoch_hours_on_these_cores']:.1f} hours per epoch on this machine"
     )
 
 
@@ -254,10 +251,10 @@ def benchmark(arguments: argparse.Namespace, data: Path, folder: Path) -> None:
 def main() -> None:
     """Reads the options and runs the benchmark in a folder that is removed at the end."""
     options = parser(__doc__)
-    options.add_argument("--programs", type=int, default=1_000_000, help="programs of the store")
-    options.add_argument("--trees", type=int, default=100, help="trees that a training grows")
+    options.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
+    options.add_argument("--trees", type=int, default=100, help="number of trees")
     options.add_argument("--data", type=Path, default=DATA[scheduler().name][-1], help="a folder of measured programs")
-    options.add_argument("--folder", type=Path, help="where the stores stay; removed at the end by default")
+    options.add_argument("--folder", type=Path, help="keep the stores in this folder")
     arguments = options.parse_args()
     if arguments.folder is not None and arguments.folder.exists():
         options.error(f"{arguments.folder} exists; name a new folder")

@@ -1,8 +1,8 @@
-"""Searches the heaviest tasks with the graph model, TVM's XGBoost model, a random one and TVM's own search.
+"""Searches tasks with the graph model, TVM's XGBoost model, a random model and TVM's own search.
 
-Runs in either environment. The two heaviest tasks of two networks, by floating-point operations times weight, are each
-searched as ``tune`` does with each cost model, once a seed, and once as TVM does by itself. Latency is noted against
-time. Every finished run is saved at once, and a saved run is not run again.
+Runs in either environment, on the two tasks of two networks with the most floating-point operations times weight: the
+search of ``tune`` with each cost model and seed, and TVM's own search once. Records latency against time and trials.
+Finished runs are saved; the same command resumes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from common import WORK, console, parser, result_name, write_result
+from common import console, parser, result_name, run_saved, write_result
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
@@ -33,26 +33,26 @@ from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_t
 
 
 class Curve(ResultListener):
-    """Follows a search and notes what was found, and when."""
+    """Records the time and the latency of every measured program of a search."""
 
     def __init__(self, result: TuneResult, work_dir: Path) -> None:
         super().__init__(result, work_dir, ignore, lambda: False)
         self.points: Points = []
 
     def measured(self, task: int, latencies: Sequence[float]) -> None:
-        """Notes a batch."""
+        """Records a batch."""
         super().measured(task, latencies)
         self.points += [[self.elapsed, latency] for latency in latencies]
 
 
 def heaviest_tasks(network: str, count: int) -> list[Task]:
-    """The tasks with the most floating-point operations, all their occurrences together."""
+    """The tasks with the most floating-point operations, counting all their occurrences."""
     tasks = scheduler().tasks(scheduler().network(network), scheduler().target())
     return sorted(tasks, key=lambda task: -scheduler().flops(task) * task.weight)[:count]
 
 
 def make_model(name: str, seed: int, batch: int) -> Any:
-    """A fresh cost model."""
+    """A new cost model."""
     if name == "gnn":
         return GNNCostModel(settings=OnlineSettings(seed=seed))
     return setup().xgb(seed) if name in ("xgb", "tvm") else scheduler().cost_model(name, seed, 1, batch)
@@ -60,11 +60,12 @@ def make_model(name: str, seed: int, batch: int) -> Any:
 
 def search_task(task: Task, model: str, seed: int, trials: int, batch: int, population: int) -> Points:
     """Runs one search, as ``tune`` does for a network."""
-    np.random.seed(seed)  # XGBoost models answer at random from numpy's global generator at first
+    np.random.seed(seed)  # XGBoost models first draw scores from numpy's global generator
     chosen, target = scheduler(), scheduler().target()
     settings = Settings(task.name, trials, None, model, seed, str(target), batch, population, chosen.name)
-    found = [TaskResult(task.name, task.weight, None, flops=chosen.flops(task))]
-    result = TuneResult(settings, {}, {}, "", tasks=found)
+    result = TuneResult(
+        settings, {}, {}, "", tasks=[TaskResult(task.name, task.weight, None, flops=chosen.flops(task))]
+    )
     cost_model = make_model(model, seed, batch)
     with tempfile.TemporaryDirectory() as folder:
         curve = Curve(result, Path(folder))
@@ -79,15 +80,15 @@ def search_task(task: Task, model: str, seed: int, trials: int, batch: int, popu
 
 
 def warm_up(task: Task) -> None:
-    """Starts the workers and the imports that the first search would pay for alone."""
+    """Starts the workers and imports, which would count as time of the first search."""
     target = scheduler().target()
     sampled = scheduler().sample(task, target, 1, seed=0)
     list(scheduler().measure([(task, sampled)], target, MeasureSettings(repeats=1, turns=1)))
     GNNCostModel().predict(setup().context(task, target), sampled)
 
 
-def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
-    """Runs what is missing among the ``finished`` runs, prints the table and writes the JSON."""
+def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
+    """Runs what is missing in the folder ``finished``, prints the table and writes the JSON."""
     networks, count = ((setup().smallest,), 1) if arguments.quick else (setup().searched, 2)
     tasks = {f"{network}: {task.name}": task for network in networks for task in heaviest_tasks(network, count)}
     warm_up(next(iter(tasks.values())))
@@ -104,7 +105,9 @@ def benchmark(arguments: argparse.Namespace, name: str, finished: Path) -> None:
     ]
     options = ("models", "trials", "trials_per_round", "population", "seeds")
     settings = {option: getattr(arguments, option) for option in options}
-    write_result(arguments.json, name, settings, {"against": finite(metrics), "runs": per_run})
+    write_result(
+        arguments.json, result_name("search", scheduler().name), settings, {"against": finite(metrics), "runs": per_run}
+    )
 
 
 def run_all(
@@ -113,19 +116,19 @@ def run_all(
     search: Callable[[str, str, int], Points],
     finished: Path,
 ) -> Runs:
-    """The runs of all tasks, models and seeds; a run that is saved in ``finished`` is not run again."""
+    """The runs of all tasks, models and seeds; those that are saved in ``finished`` are not repeated."""
     runs: Runs = {}
     seeds = range(1 if arguments.quick else arguments.seeds)
-    # All models of one task and seed after one another, so that they see the same machine.
+    # All models of one task and seed in succession: the speed of a virtual machine changes within hours.
     todo = [
         (name, model, seed)
         for seed in seeds
         for name in tasks
         for model in arguments.models
-        # TVM's own search takes ten times as long, so it has one seed.
+        # TVM's own search takes ten times as long and has one seed.
         if model != "tvm" or seed == 0
     ]
-    # A run of another checkpoint is another run.
+    # Runs with another checkpoint are repeated.
     version = hashlib.sha256(scheduler().checkpoint.read_bytes()).hexdigest()[:8]
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("searching", total=len(todo))
@@ -143,22 +146,14 @@ def run_all(
 
 def main() -> None:
     """Reads the options and runs the benchmark."""
-    name = result_name("search", scheduler().name)
     options = parser(__doc__)
     options.add_argument("--trials", type=int, default=64)
     options.add_argument("--trials-per-round", type=int, default=8)
     options.add_argument("--population", type=int, default=64)
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--models", nargs="+", choices=setup().searches, default=list(setup().searches))
-    options.add_argument("--runs", type=Path, default=WORK / name, help="where finished runs are kept")
-    arguments = options.parse_args()
     warnings.simplefilter("ignore")
-    if not arguments.quick:
-        benchmark(arguments, name, arguments.runs)
-        return
-    arguments.trials, arguments.trials_per_round, arguments.population = 2, 2, 8
-    with tempfile.TemporaryDirectory() as folder:
-        benchmark(arguments, name, Path(folder))
+    run_saved(options, result_name("search", scheduler().name), benchmark, trials=2, trials_per_round=2, population=8)
 
 
 if __name__ == "__main__":

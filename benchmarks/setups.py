@@ -1,4 +1,4 @@
-"""What the benchmarks of searches and scores need of each scheduler and its protocol does not offer."""
+"""What the benchmarks of searches and scores need of each scheduler beyond its protocol."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tvm_gnn_cost.schedulers.scheduler import Task
 
 
 class Setup(Protocol):
-    """One scheduler's networks, and its own objects that the benchmarks call directly.
+    """Networks of a scheduler, and calls of TVM's objects.
 
     Attributes:
         searched: Networks whose two heaviest tasks are searched.
-        searches: The cost models that they are searched with; ``tvm`` stands for TVM's own search (``tvm_search.py``).
-        scored: Network -> of how many of its largest tasks programs are scored.
-        population: Programs of a task that are scored at a time.
-        smallest: The network for quick runs.
+        searches: Cost models of the searches; ``tvm`` is TVM's own search (``tvm_search.py``).
+        scored: Network -> number of its largest tasks whose programs are scored.
+        population: Number of programs of a task that are scored at a time.
+        smallest: Network of quick runs.
     """
 
     searched: Sequence[str]
@@ -31,19 +31,19 @@ class Setup(Protocol):
     smallest: str
 
     def size(self, task: Task) -> float:
-        """How much a cost model has to read in a task's programs, in any unit."""
+        """Size of a task's programs for a cost model, in any unit."""
 
     def xgb(self, seed: int) -> Any:
-        """TVM's XGBoost cost model that ranks from its second round on.
+        """TVM's XGBoost cost model, trained from the first round on.
 
-        TVM's default answers at random until 100 or more measurements, more than the benchmarks' searches make.
+        By default it returns random scores for its first 100 or more measurements, more than these searches make.
         """
 
     def context(self, task: Task, target: Any) -> Any:
-        """What ``predict`` of a cost model takes before the candidates."""
+        """The first argument of a cost model's ``predict``."""
 
     def update(self, model: Any, task: Task, target: Any, candidates: Sequence[Any], seconds: Sequence[float]) -> None:
-        """Shows a cost model candidates that took these seconds."""
+        """Updates a cost model with candidates and their latencies."""
 
     def graphs(self, task: Task, target: Any, candidates: Sequence[Any]) -> ProgramGraphs:
         """The graphs of candidates, of detail ``statements``."""
@@ -99,7 +99,7 @@ class AutoSchedulerSetup:
     """See :class:`Setup`."""
 
     searched: Sequence[str] = ("resnet-18", "mobilenet")
-    # The search of the package is TVM's own, in TVM's design space.
+    # The package uses TVM's search and design space.
     searches: Sequence[str] = ("gnn", "xgb", "random")
     scored: Mapping[str, int] = {"resnet-18": 2, "mobilenet": 2, "inception-v3": 1}
     population = 1000
@@ -140,5 +140,5 @@ class AutoSchedulerSetup:
 
 
 def setup() -> Setup:
-    """The setup of the installed TVM's scheduler."""
+    """The setup of the scheduler of the installed TVM."""
     return AutoSchedulerSetup() if scheduler().name == "auto-scheduler" else MetaScheduleSetup()

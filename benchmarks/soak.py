@@ -1,9 +1,8 @@
-"""A long search: whether its memory, the time of a round and the time of a prediction stay as they were.
+"""Memory, time per batch and prediction time of a long search.
 
-Runs in either environment. One network is searched as ``tune`` does. Behind every measured batch stand the memory of
-this process and of its workers, the seconds since the last batch, and the time that the cost model takes to score
-always the same candidates. The last quarter of the search is compared with the second one: the first also loads and
-screens.
+Runs in either environment. Searches a network as ``tune`` does, and after every measured batch samples the memory of
+this process and of its workers, the time since the last batch, and the time that the cost model takes to score a fixed
+set of candidates. Compares the last quarter of the search with the second: the first also loads and screens.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from typing import Any
 
 import psutil
 
-from common import console, median_seconds, parser, result_name, write_result
+from common import console, median_seconds, parser, result_name, table_of, write_result
 from setups import setup
 from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
 from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_task, search
 
-#: Candidates that are scored behind every batch, and calls of which the median counts.
+#: Number of candidates that are scored after every batch, and of calls, of which the median counts.
 _SCORED, _CALLS = 64, 3
 
-#: Name of a figure -> its title.
+#: Column -> title.
 _FIGURES = {
     "memory_mib": "memory of this process, MiB",
     "workers_mib": "memory of its workers, MiB",
@@ -41,15 +40,15 @@ _FIGURES = {
 
 @dataclass(frozen=True)
 class Sample:
-    """What was seen behind a measured batch.
+    """A sample after a measured batch.
 
     Attributes:
-        seconds: Since the search began.
-        trials: Programs measured so far.
+        seconds: Since the start of the search.
+        trials: Number of measured programs.
         memory_mib: Resident memory of this process.
-        workers_mib: Resident memory of all processes that it has started.
-        round_s: Seconds since the batch before, without those of taking samples.
-        prediction_ms: Milliseconds to score the same candidates as ever.
+        workers_mib: Resident memory of its descendants.
+        round_s: Seconds since the previous batch, without sampling.
+        prediction_ms: Milliseconds to score the fixed candidates.
     """
 
     seconds: float
@@ -61,12 +60,12 @@ class Sample:
 
 
 class Watch(ResultListener):
-    """Follows a search and takes a sample behind each batch.
+    """Samples a search after each batch.
 
     Args:
         result: The result so far.
-        work_dir: Where it is saved.
-        predict: Scores the candidates that are always the same.
+        work_dir: Its folder.
+        predict: Scores the fixed candidates.
     """
 
     def __init__(self, result: TuneResult, work_dir: Path, predict: Callable[[], object]) -> None:
@@ -76,7 +75,7 @@ class Watch(ResultListener):
         self.last = time.perf_counter()
 
     def measured(self, task: int, latencies: Sequence[float]) -> None:
-        """Notes a batch."""
+        """Samples a batch."""
         super().measured(task, latencies)
         round_s = time.perf_counter() - self.last
         workers = sum(_memory(child) for child in self.process.children(recursive=True))
@@ -100,14 +99,14 @@ def soak(network: str, minutes: float | None, trials: int | None, work_dir: Path
     Args:
         network: A name in the scheduler's catalogue.
         minutes: Of the search.
-        trials: Programs to measure, instead of the minutes.
-        work_dir: Where records and logs go.
+        trials: Number of programs to measure instead of the minutes.
+        work_dir: Folder of records and logs.
     """
     chosen, target = scheduler(), scheduler().target()
     tasks = chosen.tasks(chosen.network(network), target)
     settings = Settings(network, trials, minutes, "gnn", 0, str(target), 8, 64, chosen.name)
-    found = [TaskResult(one.name, one.weight, None, flops=chosen.flops(one)) for one in tasks]
-    result = TuneResult(settings, {}, {}, "", tasks=found)
+    tuned = [TaskResult(task.name, task.weight, None, flops=chosen.flops(task)) for task in tasks]
+    result = TuneResult(settings, {}, {}, "", tasks=tuned)
     model = chosen.cost_model("gnn", 0, len(tasks), settings.batch)
     largest = max(tasks, key=chosen.flops)
     candidates = chosen.sample(largest, target, _SCORED, seed=0)
@@ -118,30 +117,28 @@ def soak(network: str, minutes: float | None, trials: int | None, work_dir: Path
 
 
 def quarters(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """Figure -> its median in the second quarter of the time and in the last, and their ratio."""
+    """Column -> its median in the second quarter of the time and in the last, and their ratio."""
     end = samples[-1].seconds
-    found = {}
+    second = [one for one in samples if end / 4 <= one.seconds < end / 2] or list(samples[:1])
+    last = [one for one in samples if one.seconds >= 3 * end / 4]
+    medians = {}
     for name in _FIGURES:
-        second = [getattr(one, name) for one in samples if end / 4 <= one.seconds < end / 2] or [
-            getattr(samples[0], name)
-        ]
-        last = [getattr(one, name) for one in samples if one.seconds >= 3 * end / 4]
-        before, after = statistics.median(second), statistics.median(last)
-        found[name] = {"second_quarter": before, "last_quarter": after, "ratio": after / before if before else 1.0}
-    return found
+        before, after = (statistics.median(getattr(one, name) for one in quarter) for quarter in (second, last))
+        medians[name] = {"second_quarter": before, "last_quarter": after, "ratio": after / before if before else 1.0}
+    return medians
 
 
 def by_minute(samples: Sequence[Sample]) -> dict[str, list[float]]:
-    """Column of the result -> its value in each minute: the trials at its end, and medians of the figures."""
-    minutes = [list(some) for _, some in groupby(samples, lambda sample: int(sample.seconds // 60))]
-    found: dict[str, list[float]] = {
-        "minute": [int(some[0].seconds // 60) for some in minutes],
-        "trials": [some[-1].trials for some in minutes],
+    """Column -> a value for each minute: the number of trials at its end, and medians of the others."""
+    minutes = [list(group) for _, group in groupby(samples, lambda sample: int(sample.seconds // 60))]
+    columns: dict[str, list[float]] = {
+        "minute": [int(group[0].seconds // 60) for group in minutes],
+        "trials": [group[-1].trials for group in minutes],
     }
     for name in _FIGURES:
-        medians = [statistics.median(getattr(sample, name) for sample in some) for some in minutes]
-        found[name] = [float(f"{median:.4g}") for median in medians]
-    return found
+        medians = [statistics.median(getattr(sample, name) for sample in group) for group in minutes]
+        columns[name] = [float(f"{median:.4g}") for median in medians]
+    return columns
 
 
 def main() -> None:
@@ -157,14 +154,12 @@ def main() -> None:
         network, minutes, trials = setup().smallest, None, 16
     with tempfile.TemporaryDirectory() as folder:
         samples = soak(network, minutes, trials, Path(folder))
-    found = quarters(samples)
-    for figure, medians in found.items():
-        before, after = medians["second_quarter"], medians["last_quarter"]
-        console.print(
-            f"{_FIGURES[figure]}: {before:.1f} in the second quarter, {after:.1f} in the last", highlight=False
-        )
+    medians = quarters(samples)
+    columns = ("", "second quarter", "last quarter", "ratio")
+    rows = [(_FIGURES[name], *(f"{value:.3f}" for value in values.values())) for name, values in medians.items()]
+    console.print(table_of(f"{network}: medians", columns, rows))
     settings: dict[str, Any] = {"network": network, "minutes": minutes, "trials": trials, "figures": _FIGURES}
-    metrics = {"medians": found, "by_minute": by_minute(samples)}
+    metrics = {"medians": medians, "by_minute": by_minute(samples)}
     write_result(arguments.json, name, settings, metrics)
 
 

@@ -19,12 +19,12 @@ from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_files, 
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
 
-#: What a quick run takes of a machine's programs: those of about so many tasks, beside one of each test network.
+#: Approximate number of training tasks of a quick run; it also has one task of each held-out network.
 _QUICK_TASKS = 4
 
 
 def extract_store(data: Sequence[Path], stores: Path, detail: Detail) -> Path:
-    """A store of all measured programs of some folders; made at the first call, which takes minutes."""
+    """The store of all measured programs of the folders; the first call makes it, which takes minutes."""
     store = stores / f"{'+'.join(one.name for one in data)}-{detail}"
     for one in data:
         with Progress(console=console, transient=True) as progress:
@@ -34,14 +34,14 @@ def extract_store(data: Sequence[Path], stores: Path, detail: Detail) -> Path:
                 if isinstance(event, Advanced):
                     progress.update(bar, completed=event.done, total=event.total)
 
-            # A task's throughput is relative to its best on the same machine.
+            # The throughput of a task is relative to its best program on the same machine.
             for hardware in _machines(one) if is_tenset(one) else [None]:
                 extract(one, store, detail=detail, hardware=hardware, progress=show)
     return store
 
 
 def measured_on(data: Sequence[Path]) -> list[Any]:
-    """The machine that each folder was measured on; in TenSet's layout, the names of several."""
+    """The machine of each folder; in TenSet's layout, the names of its machines."""
     return [
         _machines(one) if is_tenset(one) else json.loads((one / "card.json").read_text())["machine"] for one in data
     ]
@@ -62,14 +62,14 @@ def _machines(data: Path) -> list[str]:
 
 
 def _few_tasks(networks_of: Mapping[str, Collection[str]], tested: Sequence[str]) -> set[str]:
-    """Of the tasks of one machine, by the networks of each, those that a quick run takes."""
+    """The tasks of a quick run, from the networks of each task of a machine."""
     others = [task for task, networks in networks_of.items() if set(networks).isdisjoint(tested)]
     first = [next((task for task, networks in networks_of.items() if one in networks), None) for one in tested]
     return {*others[:: max(1, len(others) // _QUICK_TASKS)], *(task for task in first if task is not None)}
 
 
 def _thin_out_tenset(data: Path, folder: Path) -> None:
-    # Its tasks can be read in one of the two environments alone.
+    # Only a TVM with auto_scheduler can read the tasks.
     from tvm_gnn_cost.schedulers.auto_scheduler.records import read_tenset
 
     shutil.copytree(data / "network_info", folder / "network_info")

@@ -1,4 +1,4 @@
-"""Trains and tests models; a finished run is saved at once, and a saved run is not run again."""
+"""Trains and tests models in parallel; finished runs are saved and not repeated."""
 
 from __future__ import annotations
 
@@ -30,60 +30,60 @@ from tvm_gnn_cost.schedulers import package
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
-#: Without what a target tells of its processor.
+#: Without the features of the target's processor.
 WITHOUT_TARGET = "without target"
-#: The groups of node values, each added to the bare tree alone; the default model has them all.
+#: Groups of node features, each added to the node types alone; the default model has all of them.
 _GROUPS = ("constant", "dtype", "loop", "access", "work")
 ABLATIONS: dict[str, tuple[str, ...]] = {
     "types only": (),
     **{f"types + {group}": (group,) for group in _GROUPS},
     WITHOUT_TARGET: _GROUPS,
 }
-#: Without what programs of a GPU have and others have not.
+#: Without the features of GPU programs.
 WITHOUT_GPU = "without gpu"
 
 BASELINES = ("xgb", "mlp", "node-count", "constant", "random")
-#: MetaSchedule's XGBModel, trained on programs of any number of stores.
+#: MetaSchedule's XGBModel, trained on programs with any number of stores.
 XGB_OF_ALL = "xgb of all"
 
-#: The two parts of the default model, each by itself.
+#: Ablations: the two parts of the default model.
 ALONE = ("network alone", "trees alone")
 
-#: Numbers of programs, int64[n].
+#: Row numbers of programs, int64[n].
 Rows = npt.NDArray[np.int64]
 
 
 def rows_of_networks(programs: MeasuredPrograms, rows: Rows, networks: Sequence[str]) -> Rows:
-    """The rows whose task occurs in one of the networks: the part to test on has their workloads of other data too."""
+    """The rows whose task occurs in one of the networks; the test split also has their workloads of other data."""
     of_networks = np.array([any(networks_named(name, task.weights) for name in networks) for task in programs.tasks])
-    found: Rows = rows[of_networks[programs.task[rows]]]
-    return found
+    selected: Rows = rows[of_networks[programs.task[rows]]]
+    return selected
 
 
 def processor_of_each(programs: MeasuredPrograms) -> npt.NDArray[np.str_]:
-    """The name of the processor that each program was measured on, as its target has it."""
+    """The name of the processor that each program was measured on, from its target: str[P]."""
     return np.array([processor_of(task.target).name for task in programs.tasks])[programs.task]
 
 
 @dataclass(frozen=True)
 class Share:
-    """How much of the training and validation programs a model learns from.
+    """The share of the training and validation programs that a model learns from.
 
     Attributes:
         tasks: Share of their tasks, in (0, 1].
-        programs_per_task: Largest number of programs of a task; None for all.
+        programs_per_task: Maximum number of programs of a task; None for all.
     """
 
     tasks: float = 1.0
     programs_per_task: int | None = None
 
     def of(self, programs: MeasuredPrograms, parts: Split, seed: int) -> Split:
-        """The split with this share of each part that is learned from; a smaller share is a part of a larger one."""
+        """The split with this share of its training and validation; a smaller share is part of a larger one."""
         return Split(self._some(programs, parts.train, seed), self._some(programs, parts.validation, seed), parts.test)
 
     def _some(self, programs: MeasuredPrograms, rows: Rows, seed: int) -> Rows:
         rng = np.random.default_rng(seed)
-        # A workload that was measured on several processors counts once.
+        # One workload may have been measured on several processors.
         workload = np.array([task.hash for task in programs.tasks])[programs.task]
         workloads = rng.permutation(np.unique(workload[rows]))
         kept = workloads[: max(1, round(self.tasks * len(workloads)))]
@@ -96,15 +96,18 @@ class Share:
 def train_model(
     name: str, programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path
 ) -> dict[str, compare.Model]:
-    """The model of a row of the table, trained with a seed, by its name; beside it :data:`ALONE`, if it has both parts.
+    """The model of a row of the table, trained with a seed; also the models of :data:`ALONE` if it has both parts.
 
     Args:
         name: A preset of the graph model, a key of :data:`ABLATIONS` or one of :data:`BASELINES`.
         programs: All programs.
-        parts: What to train, validate and test on.
-        seed: Of the weights and of what is drawn.
-        epochs: Instead of the preset's, with as many fewer trees.
-        folder: Folder of an unfinished training; a graph model's checkpoint is kept beside it.
+        parts: Their split.
+        seed: Of the weights and the batches.
+        epochs: Replaces that of the preset; the number of trees changes in proportion.
+        folder: Folder of an unfinished training; the checkpoint of a graph model is saved next to it.
+
+    Returns:
+        Name -> model.
     """
     if name == "xgb":
         return {name: compare.trained_xgb(train_xgb(package().OfflineTrees(seed), programs, parts))}
@@ -141,13 +144,13 @@ def train_model(
 
 @dataclass(frozen=True)
 class Job:
-    """One model to train and to test.
+    """A model to train and test.
 
     Attributes:
-        name: The model, see :func:`train_model`.
-        seed: Also draws the validation tasks, and the share.
-        store: The measured programs.
-        share: How much of them it learns from.
+        name: Of the model, see :func:`train_model`.
+        seed: Also of the validation tasks and the share.
+        store: Graph store of the measured programs.
+        share: What the model learns from.
     """
 
     name: str
@@ -159,19 +162,18 @@ class Job:
 def run_all(
     jobs: Sequence[Job], held_out: Sequence[str], epochs: int | None, quick: bool, runs: Path
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """Runs the jobs that are not saved in the folder ``runs``, one a core, and yields each job when it is done.
+    """Runs the jobs that are not saved in the folder ``runs``, one per core, and yields each when it is done.
 
     Args:
         jobs: The jobs.
-        held_out: The networks that the models are tested on.
-        epochs: Of graph models, instead of the preset's.
-        quick: Whether the trainings are so short that they start no processes.
+        held_out: The networks to test on.
+        epochs: Of graph models; replaces that of the preset.
+        quick: Whether to run in this process, because starting one takes longer than the training.
         runs: Folder of the saved runs.
 
     Yields:
-        The job, and ``all`` and each network -> its metrics; ``processors``, of each processor that was measured on;
-        ``alone``, each of :data:`ALONE` -> all these metrics; ``train_tasks`` and ``train_programs``, which count
-        validation too.
+        The job and its result: the metrics of ``all`` and of each network; ``processors``, the metrics by processor;
+        ``alone``, the same for each of :data:`ALONE`; ``train_tasks`` and ``train_programs``, including validation.
     """
     for job, result in one_a_core([joblib.delayed(_run)(job, held_out, epochs, runs) for job in jobs], quick):
         accuracy = result["all"]["pairwise_accuracy"]
@@ -181,35 +183,33 @@ def run_all(
 
 
 def one_a_core(calls: Sequence[Any], quick: bool) -> Iterator[Any]:
-    """Yields what each of joblib's delayed calls returns, as soon as it is there; a quick run starts no processes."""
+    """Yields the result of each delayed call of joblib when it is done."""
     with Progress(console=console, transient=True) as progress:
-        # Starting a worker takes longer than a quick training.
         work = joblib.Parallel(n_jobs=1 if quick else joblib.cpu_count(), return_as="generator_unordered")
         yield from progress.track(work(calls), total=len(calls), description="training")
 
 
-def saved(runs: Path, name: str, known: Sequence[Any], compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """What a run found; it is computed unless a run with this name and all that is ``known`` of it was saved.
+def saved(runs: Path, name: str, key: Sequence[Any], compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The result of a run, which is computed unless it was saved under this name and key.
 
     Args:
         runs: Folder of the saved runs.
-        name: Begins the name of the run's file.
-        known: What the result depends on, as JSON can hold it.
-        compute: Gets the run's file, to name unfinished work after it.
+        name: Prefix of the file's name.
+        key: Everything that the result depends on, as JSON.
+        compute: Called with the path of the file.
     """
-    path = runs / f"{name.replace(' ', '-')}-{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:12]}.json"
+    path = runs / f"{name.replace(' ', '-')}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}.json"
     if not path.exists():
-        torch.set_num_threads(1)  # a run a core: two threads on one small model are hardly faster than one
+        torch.set_num_threads(1)  # one run per core: for a small model, two threads are hardly faster than one
         write_text(path, json.dumps(compute(path)))
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
 
 
 def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> tuple[Job, dict[str, Any]]:
     is_ours = job.name not in (*BASELINES, XGB_OF_ALL)
-    # A baseline has no epochs of ours.
     ours = [epochs, settings_of(job.name)] if is_ours else [None, None]
-    known = [asdict(job.share), *ours, digest_of(job.store), *held_out]
+    key = [asdict(job.share), *ours, digest_of(job.store), *held_out]
 
     def compute(path: Path) -> dict[str, Any]:
         programs = GraphStore(job.store).load(with_features=True)
@@ -217,28 +217,27 @@ def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
         models = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
         test = programs.select(rows_of_networks(programs, parts.test, held_out))
         learned = programs.task[np.concatenate([parts.train, parts.validation])]
-        found = {name: _tested(model, test, held_out) for name, model in models.items()}
+        results = {name: _tested(model, test, held_out) for name, model in models.items()}
         counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
-        return found.pop(job.name) | {"alone": found} | counts
+        return results.pop(job.name) | {"alone": results} | counts
 
-    return job, saved(runs, f"{job.name}-{job.seed}", known, compute)
+    return job, saved(runs, f"{job.name}-{job.seed}", key, compute)
 
 
 def _tested(model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str]) -> dict[str, Any]:
-    """The metrics of all networks together, of each, and of each processor."""
+    """The metrics of all networks together, of each network and of each processor."""
     scores, predicted = model(test)
     result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0], "processors": {}}
     result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
     processors = processor_of_each(test)
     for name in np.unique(processors).tolist():
-        own = np.flatnonzero(processors == name)
-        found = evaluate(test.select(own), scores[own], predicted[own], tuple(held_out))[0]
-        result["processors"][name] = found
+        rows = np.flatnonzero(processors == name)
+        result["processors"][name] = evaluate(test.select(rows), scores[rows], predicted[rows], tuple(held_out))[0]
     return result
 
 
 def settings_of(name: str) -> list[Any]:
-    """Architecture and training of a graph model, as JSON can hold them: a run belongs to these."""
+    """Architecture and training settings of a graph model, as JSON."""
     return [asdict(_config(name)), asdict(PRESET_SETTINGS[_preset(name)])]
 
 
@@ -249,12 +248,12 @@ def _config(name: str) -> TopKGNNConfig:
 
 
 def _preset(name: str) -> str:
-    """The preset that a row of the table is a variant of."""
+    """The preset of a model or ablation."""
     return name if name in PRESETS else "gnn"
 
 
 def digest_of(store: Path) -> str:
-    """Of all that the store holds: a run belongs to the graphs that it was trained on."""
+    """A digest of the content of a store."""
     digest = hashlib.sha256()
     for shard in GraphStore(store).shards():
         digest.update(shard.read_bytes())

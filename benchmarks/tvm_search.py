@@ -1,4 +1,4 @@
-"""Searches a task as MetaSchedule does by itself: in its own design space, with its own settings."""
+"""MetaSchedule's own search of a task, with its design space and settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tvm_gnn_cost.tuning.search import ResultListener
 
 
 def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) -> None:
-    """Measures as many programs as the listener's result asks for.
+    """Measures the number of trials of the listener's result.
 
-    Programs are built and run as in the package's search, in workers that are there already, and with cold weights.
+    Programs are built and run as in the search of this package: in running workers, and with cold weights.
 
     Args:
         task: The task.

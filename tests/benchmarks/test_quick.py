@@ -123,10 +123,10 @@ def test_prediction_times_both_models(tmp_path: Path) -> None:
 @pytest.mark.needs("s_tir")
 def test_retest_compares_two_ways_of_measuring(tmp_path: Path) -> None:
     ways = quick_run("retest", ["tasks", "programs", "ways"], tmp_path / "result.json")["ways"]
-    assert list(ways) == ["one after another", "in turn"]
+    assert list(ways) == ["sequential", "interleaved"]
     for found in ways.values():
         assert 0 <= found["pairs"] <= 1
-        assert found["seconds_a_program"] > 0
+        assert found["seconds_per_program"] > 0
 
 
 @pytest.mark.slow
