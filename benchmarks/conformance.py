@@ -1,8 +1,8 @@
-"""ONNX's own operator tests: imported, compiled with default schedules, and run beside the outputs that ONNX ships.
+"""ONNX's own operator tests: imported, compiled with default schedules, and compared with the outputs that ONNX ships.
 
-Each test is right, refused (one sentence before anything is compiled), wrong, an error, or without an end. Tests of
-strings, sequences, complex numbers and types of less than 8 bits are left out. Operands that exporters write as
-constants, such as the sizes of a Reshape, are constants here.
+The verdict on a test is correct, refused (an InputError before anything is compiled), wrong, error or timeout. Tests of
+strings, sequences, complex numbers and types with less than 8 bits are left out. Operands that exporters write as
+constants, such as the shape of a Reshape, are constants.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from common import console, parser, write_result
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import write_text
 
-#: Seconds that one test may take.
+#: Timeout of a test.
 _LIMIT_S = 120.0
 
-#: Operator -> the numbers of the operands that exporters write as constants.
+#: Operator -> positions of the operands that exporters write as constants.
 PARAMETERS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "Unsqueeze", "Squeeze", "Split", "CumSum", "Trilu"), (1,)),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"), (1,)),
@@ -64,7 +64,7 @@ _SKIPPED_TYPES = {
 
 
 def tests() -> dict[str, Any]:
-    """ONNX's tests by name, without those of types that are left out."""
+    """Name -> ONNX test, without those of types that are left out."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found = [
@@ -76,7 +76,7 @@ def tests() -> dict[str, Any]:
 
 
 def model_of(case: Any) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]], float, float]:
-    """The model of a test with its parameters as constants, and pairs of inputs and outputs."""
+    """The model of a test with constant parameters, its pairs of inputs and outputs, and its tolerances."""
     model, sets = case.model, case.data_sets
     if model is None:
         folder = Path(case.model_dir)
@@ -95,7 +95,7 @@ def model_of(case: Any) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any
     }
     if "expanded" in case.name:
         constants |= _expanded_constants(case.name, inputs)
-    # An operator's main operand is never a constant, unless all are.
+    # The main operand of an operator is constant only if all operands are.
     fixed = [i for i, one in enumerate(inputs) if one.name in constants]
     if fixed and len(sets) == 1:
         for i in fixed:
@@ -112,7 +112,7 @@ def _array(value: Any) -> Any:
 
 
 def _expanded_constants(name: str, inputs: list[Any]) -> set[str]:
-    """The parameters of a test of an operator's definition, which is named after that operator's test."""
+    """The parameters of a test of an operator's definition, which is named after the test of the operator."""
     base = re.sub(r"_expanded(_ver\d+)?(_function)?$", "", name)
     for operator, places in PARAMETERS.items():
         flat = re.sub(r"(?<!^)(?=[A-Z])", "_", operator).lower()
@@ -147,7 +147,7 @@ def _tensors(folder: Path, kind: str) -> list[Any]:
 
 
 def check(case: Any) -> tuple[str, str]:
-    """The verdict on a test, and what is to be said of it."""
+    """The verdict on a test, and its reason."""
     import tvm
     from tvm import relax
 
@@ -179,7 +179,7 @@ def check(case: Any) -> tuple[str, str]:
 def _difference(own: Any, wanted: Any, rtol: float, atol: float) -> str:
     if own.shape != wanted.shape or own.dtype != wanted.dtype:
         return f"{own.dtype}{list(own.shape)} for {wanted.dtype}{list(wanted.shape)}"
-    # A few roundings of the type itself, and of the largest value where others cancel.
+    # Roundings of the type, and of the largest value where others cancel.
     finite = np.abs(wanted.astype(np.float64))
     atol = max(atol, 1e-6 * float(finite[np.isfinite(finite)].max(initial=0.0)))
     rtol = max(rtol, {"float16": 4e-3, "bfloat16": 3e-2}.get(str(own.dtype), 0.0))
@@ -191,7 +191,7 @@ def _difference(own: Any, wanted: Any, rtol: float, atol: float) -> str:
 
 
 def serve() -> None:
-    """Checks the tests whose names come in, a line each."""
+    """Checks the tests whose names are on stdin, one per line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = tests()
@@ -206,7 +206,7 @@ def serve() -> None:
 
 
 class Worker:
-    """A process that checks tests; another one takes its place if it crashes or does not end."""
+    """A process that checks tests and is replaced if it crashes or hangs."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
@@ -256,7 +256,7 @@ class Worker:
 
 
 def check_all(names: list[str], jobs: int) -> Iterator[dict[str, str]]:
-    """The verdict on each test, in the order in which they end."""
+    """The verdict on each test, in order of completion."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in names:
         waiting.put(name)
@@ -280,7 +280,7 @@ def check_all(names: list[str], jobs: int) -> Iterator[dict[str, str]]:
 
 
 def markdown_of(by_operator: Mapping[str, Counter[str]], found: Sequence[Mapping[str, str]]) -> str:
-    """The operators of which not all tests are right, with the first reason of each."""
+    """The operators with tests that are not correct, and their reasons."""
     lines = ["| operator | correct | refused | wrong or error | reason |", "|---|---|---|---|---|"]
     for operator, counts in sorted(by_operator.items()):
         if counts["correct"] == counts.total():
@@ -296,16 +296,18 @@ def markdown_of(by_operator: Mapping[str, Counter[str]], found: Sequence[Mapping
 
 
 def _reason(said: str) -> str:
-    """Why an operator was refused, without names of networks and nodes."""
+    """The reason of a verdict, without names of networks and nodes."""
     return re.sub(r"^.*?\('[^']*'[^)]*\): ", "", said).split("; export the network")[0].split("; operator")[0]
 
 
 def main() -> None:
     """Checks the tests and prints a table."""
     options = parser(__doc__)
-    options.add_argument("--only", default="", help="a regular expression that the tests' names must match")
-    options.add_argument("--jobs", type=int, default=2, help="processes")
-    options.add_argument("--markdown", type=Path, metavar="PATH", help="write the table of what is not right there")
+    options.add_argument("--only", default="", help="regular expression of the names of tests")
+    options.add_argument("--jobs", type=int, default=2, help="number of processes")
+    options.add_argument(
+        "--markdown", type=Path, metavar="PATH", help="write a table of the other verdicts to this file"
+    )
     arguments = options.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

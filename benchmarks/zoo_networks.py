@@ -1,4 +1,4 @@
-"""What a network of the zoo is: how it is had, with which inputs, and how near its library must come."""
+"""A network of the zoo: its source, its inputs, and the tolerance of its library's outputs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import numpy.typing as npt
 #: Inputs by name, in the network's order.
 Arrays = dict[str, npt.NDArray[Any]]
 
-#: Gives one input from a generator of random numbers.
+#: Makes an input with a generator of random numbers.
 Drawn = Callable[[np.random.Generator], npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Zoo:
-    """A network that nobody here wrote.
+    """A third-party network.
 
     Attributes:
-        name: What the options and the table call it.
-        source: Where it comes from, for the table.
-        package: What must be installed to have it, as Python imports it.
-        make: Gives the network, a path or an ``nn.Module``, and its inputs. It may write files into the folder.
-        limit: The largest difference from the framework, relative to the largest value of an output, that is right.
+        name: In the options and the table.
+        source: In the table.
+        package: The required package, as Python imports it.
+        make: Returns the network, a path or an ``nn.Module``, and its inputs; may write files into the folder.
+        limit: Tolerance of the difference from the framework, relative to the largest value of an output.
     """
 
     name: str
@@ -39,17 +39,17 @@ class Zoo:
 
     @property
     def installed(self) -> bool:
-        """Whether its package is there; nothing is imported."""
+        """Whether its package is installed; imports nothing."""
         return importlib.util.find_spec(self.package) is not None
 
 
 def generator(name: str) -> np.random.Generator:
-    """The random numbers of a network: its own, whatever the others draw."""
+    """The generator of a network, which is seeded by its name."""
     return np.random.default_rng(zlib.crc32(name.encode()))
 
 
 def draw(name: str, inputs: dict[str, Drawn]) -> Arrays:
-    """The inputs of a network."""
+    """Random inputs of a network."""
     rng = generator(name)
     return {one: np.array(drawn(rng), order="C") for one, drawn in inputs.items()}
 
@@ -65,7 +65,7 @@ def uniform(low: float, high: float, *shape: int, dtype: Any = np.float32) -> Dr
 
 
 def image(batch: int, channels: int, height: int, width: int) -> Drawn:
-    """Normal values with large spots and small ones: in noise alone, one mean is like another."""
+    """Normal values at two scales: the means of mere noise would all be alike."""
 
     def drawn(rng: np.random.Generator) -> npt.NDArray[Any]:
         spots = rng.standard_normal((batch, channels, -(-height // 16), -(-width // 16)))
@@ -76,15 +76,15 @@ def image(batch: int, channels: int, height: int, width: int) -> Drawn:
 
 
 def integers(high: int, *shape: int, low: int = 0, dtype: Any = np.int64) -> Drawn:
-    """Integers below one."""
+    """Integers from ``low`` to below ``high``."""
     return lambda rng: rng.integers(low, high, shape).astype(dtype)
 
 
 def constant(value: npt.ArrayLike, dtype: Any) -> Drawn:
-    """Always the same."""
+    """A constant."""
     return lambda _: np.asarray(value, dtype=dtype)
 
 
 def mask(rows: int, columns: int, kept: int, dtype: Any = np.int64) -> Drawn:
-    """Ones, and zeros at the end of each row: what is padded."""
+    """Ones, and zeros for the padding at the end of each row."""
     return lambda _: np.tile(np.arange(columns) < kept, (rows, 1)).astype(dtype)

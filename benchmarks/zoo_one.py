@@ -1,6 +1,6 @@
-"""Tunes one network of the zoo without a trial and checks its library; ``zoo.py`` runs it in a process of its own.
+"""Tunes one network of the zoo with 0 trials and checks its library; ``zoo.py`` runs it in its own process.
 
-The answer goes into a JSON file, which is written after every step: it also tells how far a run came that was killed.
+The result is a JSON file that is written after every step, so that it also has the last stage of a killed run.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ NETWORKS: dict[str, Zoo] = {one.name: one for one in (*FILES, *MODULES)}
 
 Outputs = Sequence[npt.NDArray[Any]]
 
-#: Turns of the library and of ONNX Runtime; each gives the median of the runs that fit into it.
+#: Number of turns of the library and of ONNX Runtime.
 _TURNS = 10
 
 _ONNX_RUNTIME = "ONNX Runtime"
 
 
 def run(name: str, folder: Path, latency: bool) -> None:
-    """Tunes a network, checks and times its library; what is found is in ``NAME.json`` in the folder."""
+    """Tunes a network, checks and times its library; the result is ``NAME.json`` in the folder."""
     network, saved, work_dir = NETWORKS[name], folder / f"{name}.json", folder / name
     work_dir.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"stage": "making the network"}
@@ -63,7 +63,7 @@ def run(name: str, folder: Path, latency: bool) -> None:
         outputs = tuned.run(given)
         found |= judged(outputs if isinstance(outputs, tuple) else (outputs,), reference, max(network.limit, 3 * own))
     except (InputError, WorkError) as error:
-        # A library that computes something else was written before its own check found that out.
+        # The library is written before tune checks its outputs.
         verdict = "wrong" if list(work_dir.glob("*.so")) else "refused"
         found |= {"verdict": verdict, "reason": str(error)}
     except Exception as error:
@@ -76,9 +76,9 @@ def run(name: str, folder: Path, latency: bool) -> None:
 
 
 def framework_outputs(program: Any, inputs: Arrays) -> tuple[Outputs, float]:
-    """What ONNX Runtime or PyTorch computes, and how far two ways of computing it there are from each other.
+    """The outputs of ONNX Runtime or PyTorch, and the difference of two ways of computing them.
 
-    These are ONNX Runtime with its optimisations and without, and PyTorch in the network's type and the next larger.
+    These are ONNX Runtime with and without its optimisations, and PyTorch in the network's type and the next larger.
     """
     if isinstance(program, Path):
         import onnxruntime
@@ -114,12 +114,12 @@ def _tensor(array: npt.NDArray[Any]) -> Any:
 
 
 def _is_constant(output: npt.NDArray[Any]) -> bool:
-    """Whether an output is the same everywhere, or no number anywhere: it needs no input."""
+    """Whether an output is constant or nowhere finite, so that a comparison says nothing."""
     return bool(output.size > 1 and (output == output.flat[0]).all()) or not np.isfinite(output.astype(float)).any()
 
 
 def difference(outputs: Outputs, reference: Outputs) -> float:
-    """The largest difference, relative to the largest value of its output; infinity where only one is a number."""
+    """The maximum difference relative to the largest value of its output; infinite if only one value is finite."""
     largest = 0.0
     for one, other in zip(outputs, reference, strict=True):
         ours, theirs = one.astype(np.float64), other.astype(np.float64)
@@ -133,7 +133,7 @@ def difference(outputs: Outputs, reference: Outputs) -> float:
 
 
 def judged(outputs: Outputs, reference: Outputs, limit: float) -> dict[str, Any]:
-    """The verdict about a library's outputs: their types and shapes are the framework's, and their values within it."""
+    """The verdict on a library's outputs, by their types and shapes and the limit of their difference."""
     if _kinds(outputs) != _kinds(reference):
         said = f"its outputs are {', '.join(_kinds(outputs))}; the framework's {', '.join(_kinds(reference))}"
         return {"verdict": "wrong", "reason": said}
@@ -146,7 +146,7 @@ def _kinds(outputs: Outputs) -> list[str]:
 
 
 def milliseconds(library: Path, program: Any, inputs: Arrays, work_dir: Path) -> dict[str, float]:
-    """The latency of the library and of ONNX Runtime, timed in turn; the latter gets an export of a PyTorch network."""
+    """Latencies of the library and of ONNX Runtime, interleaved; networks of PyTorch are exported for the latter."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "program.onnx"
         if isinstance(program, Path):
@@ -165,14 +165,14 @@ def milliseconds(library: Path, program: Any, inputs: Arrays, work_dir: Path) ->
 
 
 class _Clock:
-    """Notes when each stage of a tuning began."""
+    """Records the start of each stage of a tuning."""
 
     def __init__(self, saved: Path, found: dict[str, Any]) -> None:
         self.saved, self.found, self.began = saved, found, time.time()
         found["stages"] = []
 
     def __call__(self, event: Event) -> None:
-        """Writes a stage down."""
+        """Records a stage."""
         if isinstance(event, Stage):
             self.found["stage"] = event.text
             self.found["stages"].append([time.time() - self.began, event.text])
@@ -180,7 +180,7 @@ class _Clock:
 
 
 def loading_seconds(stages: Sequence[tuple[float, str]]) -> float | None:
-    """How long the network was loaded, by the stages of its tuning; None if it was still being loaded.
+    """The time of loading the network, from the stages of its tuning; None if it did not end.
 
     >>> loading_seconds([(0.5, "loading the network"), (4.0, "loading the cost model")])
     3.5
@@ -192,12 +192,12 @@ def loading_seconds(stages: Sequence[tuple[float, str]]) -> float | None:
 
 
 def command(name: str, folder: Path, latency: bool) -> list[str]:
-    """What starts this script for a network."""
+    """The command that runs this script for a network."""
     return [sys.executable, __file__, name, str(folder), *(["--latency"] if latency else [])]
 
 
 def environment() -> Mapping[str, str]:
-    """The variables of its process: no package asks a hub for anything."""
+    """The environment of its process, without access to a model hub."""
     return {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
