@@ -6,6 +6,7 @@ import fcntl
 import os
 import platform
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,10 @@ def usable_cores() -> int:
 
 #: The lock file of this machine; scripts can wait for it with ``flock``.
 LOCK_PATH = Path(tempfile.gettempdir()) / "tvm_gnn_cost-measure.lock"
+
+#: Held while stderr, TVM's functions by name or MetaSchedule's log are changed for the whole process; a search holds it
+#: until it ends, so that searches in other threads wait.
+PROCESS_WIDE = threading.RLock()
 
 
 @contextmanager

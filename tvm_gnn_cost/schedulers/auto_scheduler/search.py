@@ -13,14 +13,13 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.measuring.machine import timed
+from tvm_gnn_cost.measuring.machine import PROCESS_WIDE, timed
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import build_states
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of, run_built
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.verification import TaskVerifier
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import RECORDS
-from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
 

@@ -13,12 +13,12 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.lowering.design_space import design_space
+from tvm_gnn_cost.measuring.machine import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console, steps_from_log
 from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, TaskVerifier
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of, open_database
-from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchListener, SearchSettings, Task
 
 # An error that passes through TVM's C++ code, as that of an interruption does, would come out as a RuntimeError.

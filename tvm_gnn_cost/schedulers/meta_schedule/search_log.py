@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from tvm_gnn_cost.measuring.machine import PROCESS_WIDE
 from tvm_gnn_cost.progress import Progress, Step
-from tvm_gnn_cost.schedulers.process_wide import PROCESS_WIDE
 
 _LOGGER = "tvm.s_tir.meta_schedule"
 
