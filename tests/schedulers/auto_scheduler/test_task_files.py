@@ -51,7 +51,7 @@ def test_os_system_is_refused(tmp_path: Path) -> None:
 def test_what_is_allowed_by_one_name_is_not_by_a_longer_one(tmp_path: Path) -> None:
     text = "ctvm.auto_scheduler.search_task\nSearchTask.__init__.__globals__\n."
     (tmp_path / "tasks.pkl").write_text(text)
-    with pytest.raises(InputError, match="is refused"):
+    with pytest.raises(InputError, match="is rejected"):
         load_pickle(tmp_path / "tasks.pkl")
 
 
