@@ -15,7 +15,7 @@ from common import console, parser, result_name, table_of, write_result
 from offline import run_offline
 from stores import extract_store, measured_on
 from trained import rows_of_networks
-from tvm_gnn_cost import Checkpoint, GraphStore
+from tvm_gnn_cost import CostModel, GraphStore
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
 from tvm_gnn_cost.schedulers import package, scheduler
@@ -29,7 +29,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     parts = split_programs(programs, held_out, 0)
     test = programs.select(rows_of_networks(programs, parts.test, held_out))
     models = {
-        "gnn": compare.gnn(Checkpoint.load(scheduler().checkpoint)),
+        "gnn": compare.gnn(CostModel.load()),
         "xgb": compare.trained_xgb(train_xgb(package().OfflineTrees(0), programs, parts)),
     }
     predictions = {name: model(test) for name, model in models.items()}

@@ -44,9 +44,9 @@ def population(task: Task, size: int) -> list[Any]:
 
 def shortlist_agrees(gnn: Any, task: Task, candidates: list[Any]) -> float:
     """Share of the best candidates that are also the best when the network scores all candidates."""
-    graphs, online = setup().graphs(task, scheduler().target(), candidates), gnn.search.online
+    graphs, model = setup().graphs(task, scheduler().target(), candidates), gnn.search.model
     chosen, complete = (
-        np.argsort(-scores, kind="stable")[:_BEST] for scores in (online.score(graphs), online.scorer.score(graphs))
+        np.argsort(-scores, kind="stable")[:_BEST] for scores in (model.predict(graphs), model.scorer.score(graphs))
     )
     return len(np.intersect1d(chosen, complete)) / len(complete)
 

@@ -13,9 +13,8 @@ from markupsafe import Markup
 
 import figures
 from common import cell
-from tvm_gnn_cost import Checkpoint
 from tvm_gnn_cost.graphs.embedding import plot_vectors
-from tvm_gnn_cost.scoring.checkpoint import DEFAULT
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, Checkpoint
 
 #: Suffix of a scheduler's results -> its name on the page.
 _SCHEDULERS = {"": "MetaSchedule", "-auto-scheduler": "auto_scheduler"}

@@ -27,7 +27,7 @@ from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
-from tvm_gnn_cost.scoring.online import OnlineSettings
+from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
 from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_task, search
 
@@ -54,7 +54,7 @@ def heaviest_tasks(network: str, count: int) -> list[Task]:
 def make_model(name: str, seed: int, batch: int) -> Any:
     """A new cost model."""
     if name == "gnn":
-        return GNNCostModel(settings=OnlineSettings(seed=seed))
+        return GNNCostModel(CostModel.load("gnn", UpdateSettings(seed=seed)))
     return setup().xgb(seed) if name in ("xgb", "tvm") else scheduler().cost_model(name, seed, 1, batch)
 
 

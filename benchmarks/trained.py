@@ -27,6 +27,7 @@ from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.graphs.processor import processor_of
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TopKGNNConfig
 from tvm_gnn_cost.schedulers import package
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
 
@@ -132,13 +133,14 @@ def train_model(
     settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs, trees=settings.trees * epochs // settings.epochs)
-    checkpoint = train_gnn(programs, parts, _config(name), settings, folder)
+    model = train_gnn(programs, parts, _config(name), settings, folder)
     shutil.rmtree(folder)
-    checkpoint.save(folder.with_suffix(".safetensors"))
-    models = {name: compare.gnn(checkpoint)}
-    if checkpoint.trees is not None:
+    model.save(folder.with_suffix(".safetensors"))
+    models = {name: compare.gnn(model)}
+    if model.scorer.trees is not None:
         network, trees = ALONE
-        models |= {network: compare.gnn(replace(checkpoint, trees=None)), trees: compare.trees(checkpoint)}
+        without = CostModel(replace(model.checkpoint, trees=None))
+        models |= {network: compare.gnn(without), trees: compare.trees(model)}
     return models
 
 

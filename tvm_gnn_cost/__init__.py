@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.datasets.store import GraphStore
     from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
     from tvm_gnn_cost.graphs.extraction import extract_graphs
-    from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+    from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
+    from tvm_gnn_cost.scoring.cost_model import CostModel
     from tvm_gnn_cost.tuning.collect import collect
     from tvm_gnn_cost.tuning.evaluate import evaluate
     from tvm_gnn_cost.tuning.explain import explain
@@ -30,16 +31,13 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.tuning.train import train
     from tvm_gnn_cost.tuning.tune import tune
 
-    #: The cost model for the scheduler of the installed TVM.
-    GNNCostModel: Any
-
 try:
     __version__ = version("tvm-gnn-cost")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "Checkpoint",
+    "CostModel",
     "GNNCostModel",
     "GraphStore",
     "InputError",
@@ -59,7 +57,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Checkpoint": "scoring.checkpoint",
+    "CostModel": "scoring.cost_model",
     "GraphStore": "datasets.store",
     "InputError": "errors",
     "WorkError": "errors",

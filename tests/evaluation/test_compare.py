@@ -28,7 +28,8 @@ from tvm_gnn_cost.evaluation.metrics import METRICS, evaluate
 from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
 from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.scoring.checkpoint import Scorer
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
 
 
@@ -57,20 +58,20 @@ def test_a_trained_model_predicts_its_calibrated_throughput(programs: MeasuredPr
     config = replace(PRESETS["gnn"], hidden=16, layers=1, head=(16,))
     checkpoint = new_checkpoint(config, synthetic.vectors(), programs, seed=0)
     checkpoint = replace(checkpoint, calibration=(2.0, -1.0))
-    scores, throughput = gnn(checkpoint)(programs)
+    scores, throughput = gnn(CostModel(checkpoint))(programs)
     scorer = Scorer(checkpoint)
     np.testing.assert_array_equal(scores, scorer.score(programs.graphs))
     np.testing.assert_array_equal(throughput, scorer.throughput(scores))
     other = replace(programs, graphs=replace(programs.graphs, detail="tree"))
     with pytest.raises(InputError, match="reads graphs of detail 'statements'"):
-        gnn(checkpoint)(other)
+        gnn(CostModel(checkpoint))(other)
 
 
 def test_the_trees_of_a_checkpoint_predict_without_its_network(programs: MeasuredPrograms) -> None:
     checkpoint = new_checkpoint(PRESETS["gnn"], synthetic.vectors(), programs, seed=0)
     rows = buffer_stores(programs.graphs, Scorer(checkpoint).columns)
     grown = grow_trees(rows, programs.throughput(), programs.task, count=5, seed=0)
-    scores, throughput = trees(replace(checkpoint, trees=grown, calibration=(2.0, -1.0)))(programs)
+    scores, throughput = trees(CostModel(replace(checkpoint, trees=grown, calibration=(2.0, -1.0))))(programs)
     np.testing.assert_array_equal(scores, grown.score(rows))
     np.testing.assert_allclose(throughput, expit(2 * scores - 1))
 

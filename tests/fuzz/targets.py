@@ -36,7 +36,8 @@ from tvm_gnn_cost.importing.inputs import read_inputs
 from tvm_gnn_cost.measuring.card import read_card
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.tpugraphs.format.encoding import encode
 from tvm_gnn_cost.tpugraphs.format.npz import read_graph
 from tvm_gnn_cost.tpugraphs.format.protos import HloModuleProto, ModuleTuningData, TuningData

@@ -13,7 +13,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TPGNN, PopulationContext, TopKGNNConfig
-from tvm_gnn_cost.scoring.checkpoint import Scorer
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
 
 LOG_2 = math.log(2)

@@ -20,7 +20,8 @@ from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint, Scorer, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 
 SMALL = replace(PRESETS["gnn"], hidden=16, layers=2, head=(16,))
@@ -34,7 +35,7 @@ def checkpoint() -> Checkpoint:
 def test_a_checkpoint_scores_the_same_after_a_round_trip(tmp_path: Path, checkpoint: Checkpoint) -> None:
     programs, validation = synthetic.programs(16, 16, seed=1, failed=3), synthetic.programs(4, 16, seed=2)
     settings = FitSettings(epochs=1, trees=20, tasks_per_batch=2, learning_rate=5e-3)
-    trained = fit(checkpoint, programs, validation, settings, tmp_path)
+    trained = fit(checkpoint, programs, validation, settings, tmp_path).checkpoint
     trained.save(tmp_path / "model.safetensors")
     loaded = Checkpoint.load(tmp_path / "model.safetensors")
     population = synthetic.graphs(9, seed=7)
@@ -366,11 +367,3 @@ def test_throughput_is_the_calibrated_score(checkpoint: Checkpoint) -> None:
     scores = np.array([-np.inf, -2.0, 0.0, 3.0])
     np.testing.assert_allclose(scorer.throughput(scores), expit(0.5 * scores - 1))
     assert scorer.throughput(scores)[0] == 0
-
-
-def test_names_of_cost_models(tmp_path: Path) -> None:
-    (tmp_path / "mine.safetensors").touch()
-    assert checkpoint_named("gnn") is None
-    assert checkpoint_named(str(tmp_path / "mine.safetensors")) == str(tmp_path / "mine.safetensors")
-    with pytest.raises(InputError, match="cost model 'ggn': neither gnn, xgb or random nor the path of a checkpoint"):
-        checkpoint_named("ggn")

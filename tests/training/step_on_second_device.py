@@ -13,7 +13,7 @@ from torch import Tensor
 from tests import synthetic
 from tests.second_device import DEVICE, SecondDevice
 from tvm_gnn_cost.models.topk_gnn import PRESETS
-from tvm_gnn_cost.scoring.checkpoint import Scorer
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.training.fit import FitModule, FitSettings, TaskBatches, new_checkpoint
 
 

@@ -19,7 +19,8 @@ from tvm_gnn_cost.graphs.values import VALUES, columns
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import EpochFinished, Event
 from tvm_gnn_cost.scoring.calibration import spread
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.training.fit import (
     PRESET_SETTINGS,
     FitSettings,
@@ -37,7 +38,7 @@ SETTINGS = FitSettings(epochs=40, trees=0, patience=40, tasks_per_batch=2, learn
 def train(folder: Path, settings: FitSettings = SETTINGS, tasks: int = 16) -> Checkpoint:
     programs = synthetic.programs(tasks, 16, seed=1, failed=3)
     start = new_checkpoint(SMALL, synthetic.vectors(), programs, seed=0)
-    return fit(start, programs, synthetic.programs(4, 16, seed=2), settings, folder)
+    return fit(start, programs, synthetic.programs(4, 16, seed=2), settings, folder).checkpoint
 
 
 def test_training_learns_to_rank_tasks_it_never_saw(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_trees_learn_the_same_tasks_and_spread_like_the_network(tmp_path: Path) 
     scores = trees.tree_scores(test.graphs)
     assert evaluate(test, scores, scores, ("net0", "net1"))[0]["pairwise_accuracy"] > 0.7
     # A training that goes on without trees drops them.
-    assert fit(both, test, validation, replace(few, epochs=1), tmp_path / "c").trees is None
+    assert fit(both, test, validation, replace(few, epochs=1), tmp_path / "c").checkpoint.trees is None
 
 
 def test_training_learns_the_latency_of_tasks_it_never_saw(tmp_path: Path) -> None:
@@ -103,7 +104,9 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     settings = replace(SETTINGS, epochs=6)
     with pytest.raises((KeyboardInterrupt, SystemExit)):
         fit(start, programs, validation, settings, tmp_path, interrupt)
-    fit(start, programs, validation, settings, tmp_path, interrupt)
+    history = fit(start, programs, validation, settings, tmp_path, interrupt).history
+    assert set(history) == {"train_loss", "validation_loss", "validation_error"}
+    assert {len(values) for values in history.values()} == {6}
     assert told[:3] == [1, 2, 3]
     assert told[3] > 1
     assert told[-1] == 6
@@ -162,8 +165,8 @@ def test_a_training_from_a_store_gives_the_same_model(tmp_path: Path) -> None:
     order = np.random.default_rng(0).permutation(len(programs))
     for rows in np.array_split(order, 3):
         store.append(programs.select(rows))
-    one = fit(start, store.load(), validation, few, tmp_path / "measured")
-    assert_same(one, fit(start, store.programs(), validation, few, tmp_path / "stored"))
+    one = fit(start, store.load(), validation, few, tmp_path / "measured").checkpoint
+    assert_same(one, fit(start, store.programs(), validation, few, tmp_path / "stored").checkpoint)
 
 
 def test_a_large_training_samples_what_must_be_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,10 +178,10 @@ def test_a_large_training_samples_what_must_be_in_memory(tmp_path: Path, monkeyp
     store.append(programs)
     validating.append(validation)
     few = replace(SETTINGS, epochs=2, trees=5)
-    one = fit(start, store.programs(), validating.programs(), few, tmp_path / "stored")
+    one = fit(start, store.programs(), validating.programs(), few, tmp_path / "stored").checkpoint
     assert one.card["training"]["train_programs"] == 450
     assert one.card["training"]["validation_programs"] == 60
-    assert_same(one, fit(start, programs, validation, few, tmp_path / "measured"))
+    assert_same(one, fit(start, programs, validation, few, tmp_path / "measured").checkpoint)
 
 
 def assert_same(one: Checkpoint, two: Checkpoint) -> None:

@@ -14,7 +14,6 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.progress import EpochFinished, Event, Stage
-from tvm_gnn_cost.scoring.checkpoint import Scorer
 from tvm_gnn_cost.training import pipeline
 from tvm_gnn_cost.training.fit import FitSettings, new_checkpoint
 from tvm_gnn_cost.training.pipeline import VALIDATION_FRACTION, split_programs, train_gnn, train_xgb
@@ -55,10 +54,10 @@ def test_a_model_is_trained_and_its_card_says_on_what(programs: MeasuredPrograms
     assert trained.card["networks"] == ["net0"]
     assert trained.card["targets"] == ["{}"]
     assert trained.card["training"]["train_programs"] == len(parts.train)
-    assert trained.config == SMALL
+    assert trained.checkpoint.config == SMALL
     # Node type vectors come from the training programs alone.
-    assert set(trained.vectors.words) - {"</s>"} == set(synthetic.TYPES)
-    assert np.isfinite(Scorer(trained).score(programs.graphs)).all()
+    assert set(trained.checkpoint.vectors.words) - {"</s>"} == set(synthetic.TYPES)
+    assert np.isfinite(trained.scorer.score(programs.graphs)).all()
     # What a run that is killed before it saves the result goes on with.
     assert (folder / "last.ckpt").is_file()
 
@@ -66,7 +65,7 @@ def test_a_model_is_trained_and_its_card_says_on_what(programs: MeasuredPrograms
 def test_the_seed_decides(programs: MeasuredPrograms, tmp_path: Path) -> None:
     parts = split_programs(programs, ["net1"], seed=0)
     scores = [
-        Scorer(train_gnn(programs, parts, SMALL, replace(SETTINGS, seed=seed), tmp_path / "a")).score(programs.graphs)
+        train_gnn(programs, parts, SMALL, replace(SETTINGS, seed=seed), tmp_path / "a").scorer.score(programs.graphs)
         for seed in (1, 1, 2)
     ]
     np.testing.assert_array_equal(scores[0], scores[1])
@@ -79,11 +78,11 @@ def test_training_goes_on_from_a_checkpoint_with_its_architecture(programs: Meas
     start.card["note"] = "kept"
     settings = replace(SETTINGS, learning_rate=1e-9)
     trained = train_gnn(programs, parts, PRESETS["tpgnn"], settings, tmp_path / "a", start)
-    assert trained.config == SMALL
-    assert trained.vectors is start.vectors
+    assert trained.checkpoint.config == SMALL
+    assert trained.checkpoint.vectors is start.vectors
     assert trained.card["note"] == "kept"
     for name, tensor in start.state.items():
-        np.testing.assert_allclose(trained.state[name].numpy(), tensor.numpy(), atol=1e-6)
+        np.testing.assert_allclose(trained.checkpoint.state[name].numpy(), tensor.numpy(), atol=1e-6)
 
 
 def test_graphs_of_another_detail_are_refused(programs: MeasuredPrograms, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.tuning.collect import collect
 from tvm_gnn_cost.tuning.explain import Explanation, explain, write_page
 

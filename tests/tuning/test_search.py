@@ -76,7 +76,7 @@ def test_every_task_is_measured_recorded_and_learned_from(tasks: list[Task], tmp
     assert [event.trials for event in events if isinstance(event, TrialsMeasured)][-1] == result.trials
     assert all(found.seconds[phase] > 0 for phase in found.seconds)
     assert found.seconds.items() <= result.seconds.items()
-    assert model.search.online.buffer_size == sum(task.trials - task.failed for task in result.tasks)
+    assert model.search.model.buffered == sum(task.trials - task.failed for task in result.tasks)
     # Nothing is left to measure.
     found.measure(tasks, 2, listener)
     assert [len(own) for own in scheduler().latencies(tasks, tmp_path)] == [len(own) for own in recorded]

@@ -9,7 +9,8 @@ from tests import synthetic
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.progress import EpochFinished, Event
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.tuning.train import train
 
 

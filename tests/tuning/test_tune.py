@@ -301,7 +301,7 @@ def test_a_cost_model_that_fails_stops_nothing_and_keeps_its_traceback(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug of the model")
 
-    monkeypatch.setattr("tvm_gnn_cost.scoring.online.OnlineModel.score", broken)
+    monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
     result, events = search(tmp_path / "work", TASKS, checkpoint, batch=1)
     assert result.trials >= TASKS
     assert result.end_to_end is not None

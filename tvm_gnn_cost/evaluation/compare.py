@@ -14,7 +14,7 @@ from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
 from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.segment_mlp import SegmentMLP
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.cost_model import CostModel
 
 Array = npt.NDArray[np.float64]
 
@@ -37,13 +37,9 @@ class Evaluation:
     tasks: list[TaskScore]
 
 
-def gnn(checkpoint: Checkpoint) -> Model:
-    """A trained graph model, with its trees if it has some.
-
-    Raises:
-        InputError: the checkpoint does not fit this version; the model itself raises it for graphs of another detail.
-    """
-    scorer = Scorer(checkpoint)
+def gnn(model: CostModel) -> Model:
+    """A trained graph model, with its trees if it has some; it raises an InputError for graphs of another detail."""
+    scorer = model.scorer
 
     def predict(programs: MeasuredPrograms) -> Prediction:
         scores = scorer.score(programs.graphs, programs.task)
@@ -52,9 +48,9 @@ def gnn(checkpoint: Checkpoint) -> Model:
     return predict
 
 
-def trees(checkpoint: Checkpoint) -> Model:
-    """The boosted trees of a graph model's checkpoint, which must have some, without its network."""
-    scorer = Scorer(checkpoint)
+def trees(model: CostModel) -> Model:
+    """The boosted trees of a graph model, which must have some, without its network."""
+    scorer = model.scorer
 
     def predict(programs: MeasuredPrograms) -> Prediction:
         scores = scorer.tree_scores(programs.graphs)

@@ -574,14 +574,15 @@ class Records(Protocol):
 class Searching(Protocol):
     """Cost models in the scheduler's own form, and its search."""
 
-    def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
+    def cost_model(self, model: Any, seed: int, tasks: int, batch_size: int) -> Any:
         """A cost model for this scheduler's search.
 
         Args:
-            name: ``gnn``, ``xgb``, ``random``, or the path of a checkpoint.
+            model: ``gnn``, ``xgb``, ``random``, the path of a checkpoint, a
+                :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or a cost model of TVM's interface, as it is.
             seed: Seed of ``random``.
             tasks: Number of tasks of the search.
-            batch: Number of programs measured at a time.
+            batch_size: Number of programs measured at a time.
 
         Raises:
             InputError: there is no such model or file.

@@ -26,7 +26,9 @@ from tvm_gnn_cost.models.losses import combine, latency_error, pairwise_error
 from tvm_gnn_cost.models.topk_gnn import TopKGNN, TopKGNNConfig
 from tvm_gnn_cost.progress import EpochFinished, Progress, Stage, ignore
 from tvm_gnn_cost.scoring.calibration import calibrate, spread
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.scoring.tensor_file import with_prefix
 from tvm_gnn_cost.training.loop import EpochSteps, run
 from tvm_gnn_cost.training.scale import Scale
@@ -267,8 +269,8 @@ def fit(
     settings: FitSettings,
     folder: Path,
     progress: Progress = ignore,
-) -> Checkpoint:
-    """Trains a checkpoint's model and returns the trained one.
+) -> CostModel:
+    """Trains a checkpoint's model and returns the trained one, with its history.
 
     An interrupted training resumes from ``folder/last.ckpt`` if the function is called again with the same settings.
 
@@ -294,7 +296,7 @@ def fit(
     module = FitModule(scorer.model, settings)
     fingerprint = json.dumps({**asdict(settings), **asdict(checkpoint.config)}, sort_keys=True)
     validating = TaskBatches(validation, scorer, settings, shuffle=False)
-    found = run(
+    done = run(
         module,
         batches,
         validating,
@@ -311,17 +313,17 @@ def fit(
             "train_tasks": len(train.tasks),
             "validation_programs": len(validation),
             "validation_tasks": len(validation.tasks),
-            "validation_error": found.validation_error,
+            "validation_error": done.validation_error,
         },
     }
-    trained = replace(checkpoint, state=with_prefix(found.state, "model."), card=card, trees=None)
+    trained = replace(checkpoint, state=with_prefix(done.state, "model."), card=card, trees=None)
     if settings.trees:
         progress(Stage("growing trees"))
         trained = replace(trained, trees=_trees(trained, train, validation, settings))
-    if not settings.calibrated:
-        return trained
-    scores = Scorer(trained).score(validation.graphs.read(), validation.task)
-    return replace(trained, calibration=calibrate(scores, validation.throughput()))
+    if settings.calibrated:
+        scores = Scorer(trained).score(validation.graphs.read(), validation.task)
+        trained = replace(trained, calibration=calibrate(scores, validation.throughput()))
+    return CostModel(trained, history=done.history)
 
 
 def _trees(network: Checkpoint, train: Programs, validation: Programs, settings: FitSettings) -> BufferStoreTrees:

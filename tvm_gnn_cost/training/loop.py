@@ -73,20 +73,23 @@ class Trained:
     Attributes:
         state: Weights of the module after the last epoch, or after the best one if the training stopped early.
         validation_error: Validation error of these weights.
+        history: Metric -> its value after each epoch, those before an interruption included.
     """
 
     state: dict[str, Tensor]
     validation_error: float
+    history: dict[str, list[float]]
 
 
 class _Epochs(Callback):
-    """Sets the number of each epoch and calls ``on_epoch`` after it.
+    """Sets the number of each epoch, keeps its metrics and calls ``on_epoch`` after it.
 
     Saves torch's random state in each checkpoint, so that a resumed training draws the same numbers.
     """
 
     def __init__(self, steps: EpochSteps, on_epoch: OnEpoch) -> None:
         self.steps, self.on_epoch = steps, on_epoch
+        self.history: dict[str, list[float]] = {}
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
         self.steps.epoch = trainer.current_epoch
@@ -94,13 +97,16 @@ class _Epochs(Callback):
     def on_validation_epoch_end(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
             metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+            for name, value in metrics.items():
+                self.history.setdefault(name, []).append(value)
             self.on_epoch(trainer.current_epoch + 1, metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"random": torch.get_rng_state()}
+        return {"random": torch.get_rng_state(), "history": self.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         torch.set_rng_state(state_dict["random"])
+        self.history = state_dict.get("history", {})  # a version before 0.3 did not save it
 
 
 class _Stopping(EarlyStopping):
@@ -160,6 +166,7 @@ def run(
     # callback of its own, because with save_last it is saved only when it is the best.
     best = ModelCheckpoint(folder, "best", monitor="validation_error", enable_version_counter=False)
     last = ModelCheckpoint(folder, "last", enable_version_counter=False)
+    epochs = _Epochs(train, on_epoch)
     stopping = _Stopping("validation_error", patience=settings.patience)
     resume = folder / "last.ckpt"
     marker = folder / "settings.json"
@@ -177,7 +184,7 @@ def run(
                 accelerator=settings.accelerator,
                 devices=settings.devices,
                 max_epochs=settings.epochs,
-                callbacks=[best, last, stopping, _Epochs(train, on_epoch)],
+                callbacks=[best, last, stopping, epochs],
                 plugins=[_WholeCheckpoints()],
                 default_root_dir=folder,
                 logger=False,
@@ -209,7 +216,7 @@ def run(
                 raise WorkError("the training diverged in its first epoch; a lower learning_rate may help")
             state = torch.load(best.best_model_path, weights_only=True, map_location="cpu")["state_dict"]
         trainer.strategy.barrier()  # Every process has read the folder before a caller removes it.
-    return Trained(state, validation_error)
+    return Trained(state, validation_error, epochs.history)
 
 
 @contextmanager

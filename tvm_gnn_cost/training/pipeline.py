@@ -14,6 +14,7 @@ from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig
 from tvm_gnn_cost.progress import Progress, ignore
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 
 #: Share of the tasks outside the held-out networks that is used for validation.
@@ -42,7 +43,7 @@ def train_gnn(
     folder: Path,
     start: Checkpoint | None = None,
     progress: Progress = ignore,
-) -> Checkpoint:
+) -> CostModel:
     """Trains a graph model, and its node type vectors, on the training part of the programs.
 
     Args:

@@ -25,7 +25,7 @@ from tvm_gnn_cost.evaluation.compare import (
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Progress, ignore
 from tvm_gnn_cost.schedulers import holds_records, package, scheduler_of
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.tuning.extract import extract
 
 #: The throughput that the trivial baselines predict.
@@ -83,13 +83,8 @@ def model_by_name(name: str) -> NamedModel:
         trees = package().OfflineTrees()
         trees.load(Path(name.removeprefix("xgb:")))
         return NamedModel(trained_xgb(trees))
-    checkpoint = Checkpoint.load(Path(name))
-    return NamedModel(
-        gnn(checkpoint),
-        checkpoint.config.detail,
-        tuple(checkpoint.card.get("networks", ())),
-        checkpoint.check_scheduler,
-    )
+    model = CostModel.load(name)
+    return NamedModel(gnn(model), model.detail, tuple(model.card.get("networks", ())), model.check_scheduler)
 
 
 def evaluate(

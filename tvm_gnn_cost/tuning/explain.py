@@ -16,7 +16,8 @@ from tvm_gnn_cost.graphs.program_graph import Relation
 from tvm_gnn_cost.progress import Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import scheduler_of
 from tvm_gnn_cost.schedulers.scheduler import Listing, MeasuredFolder
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer, checkpoint_named
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ def explain(
     """
     progress(Stage("loading the cost model"))
     chosen = scheduler_of(Path(folder))
-    checkpoint = Checkpoint.load(Path(checkpoint_named(cost_model) or chosen.checkpoint))
-    checkpoint.check_scheduler(chosen.name)
-    scorer = Scorer(checkpoint)
+    model = CostModel.load(cost_model)
+    model.check_scheduler(chosen.name)
+    scorer = model.scorer
     progress(Stage("reading the records"))
     opened = chosen.measured(Path(folder), hardware)
     name, measured = _task_of(opened, Path(folder), task)

@@ -19,8 +19,8 @@ from tvm_gnn_cost.schedulers import NAMES
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
 from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, checkpoint_named
-from tvm_gnn_cost.tuning.arguments import check_settings
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.tuning.arguments import check_cost_model, check_settings
 from tvm_gnn_cost.tuning.choosing import Chooser
 from tvm_gnn_cost.tuning.compiling import Compiler, run_once
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
@@ -103,9 +103,8 @@ def tune(
     check_network(network)
     chosen = scheduler_named(scheduler)
     if cost_model not in ("xgb", "random"):
-        path = checkpoint_named(cost_model)
-        if path is not None:
-            Checkpoint.load(Path(path)).check_scheduler(chosen.name)
+        check_cost_model(cost_model)
+        CostModel.load(cost_model).check_scheduler(chosen.name)
     folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
     check_folder(folder)
     machines, built_for = tracker_at(tracker, key), chosen.target("", target)

@@ -15,10 +15,10 @@ from tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 from tests.schedulers.auto_scheduler.small_tasks import broken_state, conv_task, matmul_task, sample_states
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
-from tvm_gnn_cost.scoring.online import OnlineSettings
+from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 
-SETTINGS = OnlineSettings(nodes_per_update=5_000)
-EAGER = OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0)
+SETTINGS = UpdateSettings(nodes_per_update=5_000)
+EAGER = UpdateSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0)
 POLICY = {"sample_init_min_population": 16, "evolutionary_search_population": 32, "evolutionary_search_num_iters": 1}
 
 
@@ -53,9 +53,22 @@ def test_it_ranks_before_any_measurement(checkpoint: str, population: tuple[Any,
     assert len(np.unique(scores)) > len(states) // 2
 
 
+def test_a_model_scores_and_learns_from_states_as_in_a_search(
+    checkpoint: str, population: tuple[Any, list[Any]]
+) -> None:
+    task, states = population
+    model, drop_in = CostModel.load(checkpoint, SETTINGS), GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    np.testing.assert_array_equal(model.predict(states, task), drop_in.predict(task, states))
+    model.update(states, 1e-3 * np.arange(1, 1 + len(states)), task, task=f"{task.workload_key} {task.target}")
+    drop_in.update(*measured(task, states))
+    np.testing.assert_array_equal(model.predict(states, task), drop_in.predict(task, states))
+    with pytest.raises(InputError, match="target must be the SearchTask of the states"):
+        model.predict(states)
+
+
 def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     task, states = population
-    model = GNNCostModel(checkpoint, EAGER)
+    model = GNNCostModel(CostModel.load(checkpoint, EAGER))
     model.update(*measured(task, states))
     assert np.corrcoef(model.predict(task, states), np.arange(len(states)))[0, 1] < -0.5
 
@@ -64,9 +77,9 @@ def test_measurements_of_several_tasks_are_kept_apart(checkpoint: str, populatio
     task, states = population
     other = matmul_task()
     first, second = measured(task, states[:4]), measured(other, sample_states(other, 4))
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     model.update(first[0] + second[0], first[1] + second[1])
-    assert set(model.search.online.buffers) == {f"{one.workload_key} {one.target}" for one in (task, other)}
+    assert set(model.search.model.buffers) == {f"{one.workload_key} {one.target}" for one in (task, other)}
 
 
 def test_failed_measurements_teach_that_a_state_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
@@ -76,7 +89,7 @@ def test_failed_measurements_teach_that_a_state_is_slow(checkpoint: str, populat
         MeasureResult([1e-3], 0, "", 0.1, 0) if i % 2 else MeasureResult([1e10], 7, "timeout", 0.1, 0)
         for i in range(len(states))
     ]
-    model = GNNCostModel(checkpoint, EAGER)
+    model = GNNCostModel(CostModel.load(checkpoint, EAGER))
     model.update(inputs, results)
     scores = model.predict(task, states)
     assert scores[1::2].mean() > scores[0::2].mean()
@@ -88,7 +101,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
     task, states = population
     odd = broken_state(task)
     mixed = [states[0], odd, *states[1:4]]
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     with caplog.at_level(logging.WARNING):
         scores = model.predict(task, mixed)
         model.predict(task, mixed)
@@ -116,10 +129,10 @@ def test_stages_are_packed_as_auto_scheduler_reads_them(checkpoint: str, populat
 
 def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
     task, states = population
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     model.update(*measured(task, states))
     model.save(str(tmp_path / "search.safetensors"))
-    other = GNNCostModel(checkpoint, SETTINGS)
+    other = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     other.load(str(tmp_path / "search.safetensors"))
     np.testing.assert_array_equal(model.predict(task, states), other.predict(task, states))
     for one in (model, other):
@@ -131,20 +144,20 @@ def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any,
 
 def test_a_search_with_real_measurements(checkpoint: str, tmp_path: Path) -> None:
     task, log = matmul_task(), tmp_path / "log.json"
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     policy = auto_scheduler.SketchPolicy(task, program_cost_model=model, params=POLICY, seed=1, verbose=0)
     task.tune(small_measurement(log, 6), search_policy=policy)
     inputs, results = auto_scheduler.RecordReader(str(log)).read_lines()
     assert len(inputs) == 6
     assert min(float(cost) for result in results for cost in result.costs) < 1
-    assert model.search.online.buffer_size == 3  # nothing follows that the last round could be learned for
+    assert model.search.model.buffered == 3  # nothing follows that the last round could be learned for
     schedule, args = task.apply_best(str(log))
     assert len(args) == 3
     assert schedule.stages
 
-    from_file = GNNCostModel(checkpoint, SETTINGS)
+    from_file = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     from_file.update_from_file(str(log), 4)
-    assert from_file.search.online.buffer_size == 4
+    assert from_file.search.model.buffered == 4
     with pytest.raises(InputError, match="there is no such file"):
         from_file.update_from_file(str(tmp_path / "nothing.json"))
 
@@ -160,33 +173,33 @@ def test_a_log_of_another_tvm_teaches_all_that_it_can(
         entry["i"][0][1] = "llvm -link-params=0"  # as TenSet's records have it; this TVM's parser refuses it
     lines[1]["i"][0][0] = json.dumps(["0123456789abcdef0123456789abcdef", [4, 4]])
     log.write_text("\n".join(["no JSON", *map(json.dumps, lines)]) + "\n")
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     with caplog.at_level(logging.WARNING):
         model.update_from_file(str(log))
-    found = {name: len(buffer.latency) for name, buffer in model.search.online.buffers.items()}
+    found = {name: len(buffer.latency) for name, buffer in model.search.model.buffers.items()}
     assert found == {f"{task.workload_key} llvm -link-params=0": 3}
     assert [number for number in range(1, 6) if f"{log}:{number}: " in caplog.text] == [1, 3]
 
 
 def test_a_log_of_two_machines_is_two_tasks(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
     task, states = population
-    log, model = tmp_path / "log.json", GNNCostModel(checkpoint, SETTINGS)
+    log, model = tmp_path / "log.json", GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     auto_scheduler.save_records(str(log), *measured(task, states[:4]))
     text = log.read_text()
     log.write_text(text + text.replace("-num-cores=2", "-num-cores=64"))
     model.update_from_file(str(log))
     model.update(*measured(task, states[4:6]))
-    lengths = [len(buffer.latency) for buffer in model.search.online.buffers.values()]
+    lengths = [len(buffer.latency) for buffer in model.search.model.buffers.values()]
     assert lengths == [4 + 2, 4]  # what is measured now belongs to the records of this target
 
 
 def test_a_task_scheduler_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:
     tasks, log = [matmul_task(), conv_task()], tmp_path / "log.json"
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     scheduler = auto_scheduler.TaskScheduler(tasks, task_weights=[1, 2], callbacks=[])
     policies = make_policies(tasks, model, params=POLICY, verbose=0)
     scheduler.tune(small_measurement(log, 9), search_policy=policies)
-    assert set(model.search.online.buffers) == {f"{task.workload_key} {task.target}" for task in tasks}
+    assert set(model.search.model.buffers) == {f"{task.workload_key} {task.target}" for task in tasks}
     assert all(cost < 1 for cost in scheduler.best_costs)
 
 

@@ -23,9 +23,9 @@ from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
-from tvm_gnn_cost.scoring.online import OnlineSettings
+from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 
-SETTINGS = OnlineSettings(nodes_per_update=5_000)
+SETTINGS = UpdateSettings(nodes_per_update=5_000)
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,33 @@ def test_it_ranks_before_any_measurement(checkpoint: str, population: tuple[Any,
     assert len(np.unique(scores)) > len(found) // 2
 
 
+def test_a_model_scores_and_learns_from_modules_as_in_a_search(
+    checkpoint: str, population: tuple[Any, list[Any]]
+) -> None:
+    where, found = population
+    mods = [candidate.sch.mod for candidate in found]
+    model, drop_in = CostModel.load(checkpoint, SETTINGS), GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    np.testing.assert_array_equal(model.predict(mods, where.target), drop_in.predict(where, found))
+    seconds = 1e-3 * np.arange(1, 1 + len(found))
+    model.update(mods, seconds, where.target, task=ms.utils.shash2hex(where.mod))
+    drop_in.update(where, found, results(len(found)))
+    np.testing.assert_array_equal(model.predict(mods, where.target), drop_in.predict(where, found))
+    with pytest.raises(InputError, match="latencies must be 24 positive numbers of seconds, one per program"):
+        model.update(mods, seconds[:-1], where.target, task="short")
+
+
+def test_a_model_that_is_given_learns_in_the_search(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
+    where, found = population
+    model = CostModel.load(checkpoint, SETTINGS)
+    GNNCostModel(model).update(where, found, results(len(found)))
+    assert model.buffered == len(found)
+
+
 def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
+    model = GNNCostModel(
+        CostModel.load(checkpoint, UpdateSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
+    )
     model.update(where, found, results(len(found)))
     scores = model.predict(where, found)
     # The earlier a candidate is in the list, the faster it was said to be.
@@ -71,10 +95,10 @@ def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[
 
 def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     model.update(where, found, results(len(found)))
     model.save(str(tmp_path / "search.safetensors"))
-    other = GNNCostModel(checkpoint, SETTINGS)
+    other = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     other.load(str(tmp_path / "search.safetensors"))
     np.testing.assert_array_equal(model.predict(where, found), other.predict(where, found))
     for one in (model, other):
@@ -100,7 +124,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
     mod = tvm.IRModule({"main": te.create_prim_func([x, te.compute((16,), deep, name="deep")])})
     odd = ms.MeasureCandidate(tvm.s_tir.Schedule(mod), found[0].args_info)
     mixed = [found[0], odd, *found[1:4], odd]
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     with caplog.at_level(logging.WARNING):
         scores = model.predict(where, mixed)
         model.predict(where, mixed)
@@ -113,7 +137,9 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
 
 def test_failed_measurements_teach_that_a_program_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(checkpoint, OnlineSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
+    model = GNNCostModel(
+        CostModel.load(checkpoint, UpdateSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
+    )
     outcome = [
         ms.runner.RunnerResult([1e-3], None) if i % 2 else ms.runner.RunnerResult(None, "LocalRunner: Timeout")
         for i in range(len(found))
@@ -135,7 +161,7 @@ def test_tune_tir_with_real_measurements(
         builder=PooledBuilder(build_pool),
         runner=ExclusiveRunner(QUICK),
         strategy=small_search(),
-        cost_model=GNNCostModel(checkpoint, SETTINGS),
+        cost_model=GNNCostModel(CostModel.load(checkpoint, SETTINGS)),
         seed=1,
     )
     latencies = [float(s) for record in database.get_all_tuning_records() for s in record.run_secs]
@@ -146,7 +172,7 @@ def test_tune_tir_with_real_measurements(
 def test_tune_relax_with_several_tasks(
     checkpoint: str, network: Network, target: Any, build_pool: BuildPool[Program], tmp_path: Path
 ) -> None:
-    model = GNNCostModel(checkpoint, SETTINGS)
+    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
     database = ms.relax_integration.tune_relax(
         network.mod,
         {},
@@ -162,7 +188,7 @@ def test_tune_relax_with_several_tasks(
     )
     measured = {ms.utils.shash2hex(record.workload.mod) for record in database.get_all_tuning_records()}
     assert len(measured) >= 2
-    assert set(model.search.online.buffers) == measured
+    assert set(model.search.model.buffers) == measured
     with target, database:
         tuned = tvm.relax.transform.MetaScheduleApplyDatabase()(network.mod)
     machine = tvm.relax.VirtualMachine(tvm.compile(tuned, target), tvm.cpu())
@@ -206,7 +232,7 @@ def test_the_same_seed_gives_the_same_search(checkpoint: str, tasks: list[Task],
             runner=runner,
             measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
             strategy=small_search(),
-            cost_model=GNNCostModel(checkpoint, SETTINGS),
+            cost_model=GNNCostModel(CostModel.load(checkpoint, SETTINGS)),
             num_tuning_cores=1,
             seed=3,
         )

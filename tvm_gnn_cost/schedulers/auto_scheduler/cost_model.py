@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby, islice
@@ -20,43 +21,45 @@ from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.records import parse_state
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER
-from tvm_gnn_cost.scoring.online import OnlineSettings
-from tvm_gnn_cost.scoring.search_model import SearchModel
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.scoring.guard import GuardedModel
 
 
 class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
     """A graph neural network as ``auto_scheduler``'s cost model.
 
-    It ranks states from the first round on, with the checkpoint's weights, and learns from every measured round
-    (:class:`~tvm_gnn_cost.scoring.online.OnlineModel`). A state that cannot be scored gets the lowest score, and the
-    reason is logged once. An error in here never stops a search. One model serves the policies of any number of tasks.
+    It ranks states from the first round on, with the weights of its training, and learns from every measured round
+    (:meth:`CostModel.update <tvm_gnn_cost.scoring.cost_model.CostModel.update>`). A state that cannot be read gets the
+    lowest score, and the reason is logged once. One model serves the policies of any number of tasks.
 
     Args:
-        checkpoint: A file written by ``tvm-gnn-cost train`` or :meth:`save`; the shipped one if None.
-        settings: How the model learns from measurements.
+        model: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or the path of a checkpoint; the one that ships if
+            None. A model that is given learns in the search.
+        strict: Whether an error of the model ends the search. If not, it is logged once, and the states that it could
+            not score get 0.
 
     Attributes:
         search: The model, the seconds that it has taken and the problems that it has logged.
 
     Raises:
-        InputError: the file is missing or is no checkpoint.
+        InputError: the file is missing or not a checkpoint, or the model was trained for the other scheduler.
     """
 
-    def __init__(self, checkpoint: str | Path | None = None, settings: OnlineSettings | None = None) -> None:
+    def __init__(self, model: CostModel | str | os.PathLike[str] | None = None, *, strict: bool = False) -> None:
         super().__init__()
-        self.search = SearchModel(Path(checkpoint or DEFAULT_AUTO_SCHEDULER), settings, "auto-scheduler")
+        self.search = GuardedModel(DEFAULT_AUTO_SCHEDULER if model is None else model, "auto-scheduler", strict)
 
     def load(self, file_name: str) -> None:
         """Restores the state that :meth:`save` wrote, or starts again from a checkpoint of ``tvm-gnn-cost train``.
 
         Raises:
-            InputError: the file is missing or is no checkpoint; the model is left as it was.
+            InputError: the file is missing or is not a checkpoint; the model stays as it was.
         """
-        self.search.load(Path(file_name))
+        self.search.load(file_name)
 
     def save(self, file_name: str) -> None:
-        """Writes the pre-trained weights, the current weights and the replay buffer to one file."""
-        self.search.save(Path(file_name))
+        """Writes the model to one file: both the pre-trained and the present weights, and the replay buffer."""
+        self.search.model.save(file_name)
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Learns from measured states of one or several tasks; a failed measurement counts as infinitely slow."""
@@ -119,7 +122,7 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         return np.concatenate([scores, *(np.concatenate([[len(share)], -share]) for share in shares)])
 
     def _extract(self, dag: auto_scheduler.ComputeDAG, target: str, states: Sequence[Any]) -> ProgramGraphs:
-        return extract_states(dag, states, target, detail=self.search.online.detail, on_error="skip")
+        return extract_states(dag, states, target, detail=self.search.model.detail, on_error="skip")
 
 
 def make_policies(

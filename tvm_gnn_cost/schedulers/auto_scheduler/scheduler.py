@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import auto_scheduler
+from tvm.auto_scheduler.cost_model.cost_model import CostModel
 from tvm.auto_scheduler.measure import MeasureInput
 from tvm.target import Target
 
@@ -64,7 +65,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     SearchSettings,
     Task,
 )
-from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER
 
 
 class AutoScheduler:
@@ -151,13 +152,15 @@ class AutoScheduler:
         check_no_hardware(folder, hardware)
         return DatabaseFolder(folder, jobs, partial(import_module, "tvm.tir.tensor_intrin"), cluster)
 
-    def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
-        if name == "random":
+    def cost_model(self, model: Any, seed: int, tasks: int, batch_size: int) -> Any:
+        if isinstance(model, CostModel):
+            return model
+        if model == "random":
             return auto_scheduler.RandomModel()
-        if name == "xgb":
+        if model == "xgb":
             # It starts to rank after one batch of every task.
-            return auto_scheduler.XGBModel(num_warmup_sample=tasks * batch, verbose_eval=0)
-        return GNNCostModel(checkpoint_named(name))
+            return auto_scheduler.XGBModel(num_warmup_sample=tasks * batch_size, verbose_eval=0)
+        return GNNCostModel(model)
 
     def score(self, model: Any, task: Task, target: Target, candidates: Sequence[Any]) -> npt.NDArray[np.float64]:
         return np.asarray(model.predict(task.workload, candidates), np.float64)

@@ -1,9 +1,9 @@
-"""The cost model for MetaSchedule, ``cost_model=GNNCostModel("checkpoint")``."""
+"""The cost model for MetaSchedule, ``cost_model=GNNCostModel()``."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,11 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import summarise_repeats
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
-from tvm_gnn_cost.scoring.online import OnlineSettings
-from tvm_gnn_cost.scoring.search_model import SearchModel
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.scoring.guard import GuardedModel
 
 # An error that passes through TVM's C++ code, as those of load() do, would come out as a RuntimeError.
 tvm_ffi.register_error(InputError)
@@ -29,38 +28,44 @@ tvm_ffi.register_error(InputError)
 class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
     """A graph neural network as MetaSchedule's cost model.
 
-    It ranks candidates from the first round on, with the checkpoint's weights, and learns from every measured round
-    (:class:`~tvm_gnn_cost.scoring.online.OnlineModel`). A candidate that cannot be scored gets the lowest score, and
-    the reason is logged once. An error in here never stops a search.
+    It ranks candidates from the first round on, with the weights of its training, and learns from every measured round
+    (:meth:`CostModel.update <tvm_gnn_cost.scoring.cost_model.CostModel.update>`). A candidate that cannot be read gets
+    the lowest score, and the reason is logged once.
 
     Args:
-        checkpoint: A file written by ``tvm-gnn-cost train`` or :meth:`save`; the package's own checkpoint if None.
-        settings: How the model learns from measurements.
+        model: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or the path of a checkpoint; the one that ships if
+            None. A model that is given learns in the search.
+        strict: Whether an error of the model ends the search. If not, it is logged once, and the candidates that it
+            could not score get 0.
 
     Attributes:
         search: The model, the seconds that it has taken and the problems that it has logged.
 
     Raises:
-        InputError: the file is missing or is no checkpoint.
+        InputError: the file is missing or not a checkpoint, or the model was trained for the other scheduler.
+
+    >>> from tvm.s_tir import meta_schedule as ms
+    >>> isinstance(GNNCostModel(), ms.cost_model.CostModel)
+    True
     """
 
-    def __init__(self, checkpoint: str | Path | None = None, settings: OnlineSettings | None = None) -> None:
+    def __init__(self, model: CostModel | str | os.PathLike[str] | None = None, *, strict: bool = False) -> None:
         super().__init__()
         # Otherwise the first TuneContext imports them, which takes minutes when torch is loaded.
         import_tensor_intrin()
-        self.search = SearchModel(Path(checkpoint or DEFAULT), settings, "meta-schedule")
+        self.search = GuardedModel(DEFAULT if model is None else model, "meta-schedule", strict)
 
     def load(self, path: str) -> None:
         """Restores the state that :meth:`save` wrote, or starts again from a checkpoint of ``tvm-gnn-cost train``.
 
         Raises:
-            InputError: the file is missing or is no checkpoint; the model is left as it was.
+            InputError: the file is missing or is not a checkpoint; the model stays as it was.
         """
-        self.search.load(Path(path))
+        self.search.load(path)
 
     def save(self, path: str) -> None:
-        """Writes the pre-trained weights, the current weights and the replay buffer to one file."""
-        self.search.save(Path(path))
+        """Writes the model to one file: both the pre-trained and the present weights, and the replay buffer."""
+        self.search.model.save(path)
 
     def update(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate], results: Sequence[Any]
@@ -74,8 +79,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         return self.search.predict(lambda: self._extract(context, candidates), len(candidates))
 
     def _extract(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> ProgramGraphs:
-        mods = [candidate.sch.mod for candidate in candidates]
-        return extract_graphs(mods, context.target, detail=self.search.online.detail, on_error="skip")
+        return self.search.model.graphs([candidate.sch.mod for candidate in candidates], context.target, "skip")
 
 
 def _latency(result: Any) -> float:

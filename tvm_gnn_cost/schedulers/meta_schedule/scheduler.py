@@ -54,7 +54,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
-from tvm_gnn_cost.scoring.checkpoint import DEFAULT, checkpoint_named
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 
 
 class MetaSchedule:
@@ -160,12 +160,14 @@ class MetaSchedule:
         check_no_hardware(folder, hardware)
         return DatabaseFolder(folder, jobs, import_tensor_intrin, cluster)
 
-    def cost_model(self, name: str, seed: int, tasks: int, batch: int) -> Any:
-        if name == "random":
+    def cost_model(self, model: Any, seed: int, tasks: int, batch_size: int) -> Any:
+        if isinstance(model, ms.cost_model.CostModel):
+            return model
+        if model == "random":
             return ms.cost_model.RandomModel(seed=seed)
-        if name == "xgb":
+        if model == "xgb":
             return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
-        return GNNCostModel(checkpoint_named(name))
+        return GNNCostModel(model)
 
     def score(
         self, model: Any, task: Task, target: tvm.target.Target, candidates: Sequence[Any]

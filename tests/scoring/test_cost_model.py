@@ -16,10 +16,10 @@ from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
-from tvm_gnn_cost.scoring.online import OnlineModel, OnlineSettings
+from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 
-SETTINGS = OnlineSettings(nodes_per_update=20_000, steps_per_program=64, learning_rate=2e-3)
+SETTINGS = UpdateSettings(nodes_per_update=20_000, steps_per_program=64, learning_rate=2e-3)
 
 
 @pytest.fixture(scope="module")
@@ -28,97 +28,97 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     train = synthetic.programs(16, 16, seed=1)
     start = new_checkpoint(config, synthetic.vectors(), train, seed=0)
     settings = FitSettings(epochs=40, trees=0, patience=40, tasks_per_batch=2, learning_rate=5e-3)
-    return fit(start, train, synthetic.programs(4, 16, seed=2), settings, tmp_path_factory.mktemp("fit"))
+    return fit(start, train, synthetic.programs(4, 16, seed=2), settings, tmp_path_factory.mktemp("fit")).checkpoint
 
 
 def test_it_learns_a_task_that_contradicts_what_it_knew_and_keeps_what_it_knew(checkpoint: Checkpoint) -> None:
-    model, odd = OnlineModel(checkpoint, SETTINGS), synthetic.programs(1, 64, seed=9)
+    model, odd = CostModel(checkpoint, SETTINGS), synthetic.programs(1, 64, seed=9)
     known = synthetic.programs(1, 64, seed=10)
-    before_known = pairwise_accuracy(model.score(known.graphs), -known.latency)
+    before_known = pairwise_accuracy(model.predict(known.graphs), -known.latency)
     upside_down = 1 / odd.latency
-    before = pairwise_accuracy(model.score(odd.graphs), -upside_down)
-    model.learn("odd", odd.graphs, upside_down)
-    after = pairwise_accuracy(model.score(odd.graphs), -upside_down)
+    before = pairwise_accuracy(model.predict(odd.graphs), -upside_down)
+    model.update(odd.graphs, upside_down, task="odd")
+    after = pairwise_accuracy(model.predict(odd.graphs), -upside_down)
     assert after > before + 0.05
     # The loaded weights themselves are untouched, and a round that agrees with them brings the ranking back.
-    fresh = OnlineModel(checkpoint, SETTINGS)
-    assert pairwise_accuracy(fresh.score(known.graphs), -known.latency) == before_known
+    fresh = CostModel(checkpoint, SETTINGS)
+    assert pairwise_accuracy(fresh.predict(known.graphs), -known.latency) == before_known
     assert before_known > 0.8
 
 
 def test_it_learns_what_the_trees_got_wrong(checkpoint: Checkpoint) -> None:
     odd = synthetic.programs(1, 64, seed=9)
-    rows = buffer_stores(odd.graphs, OnlineModel(checkpoint).scorer.columns)
+    rows = buffer_stores(odd.graphs, CostModel(checkpoint).scorer.columns)
     trees = grow_trees(rows, (odd.latency.min() / odd.latency).astype(np.float32), odd.task, count=50, seed=0)
-    model = OnlineModel(replace(checkpoint, trees=replace(trees, scale=4.0)), SETTINGS)
+    model = CostModel(replace(checkpoint, trees=replace(trees, scale=4.0)), SETTINGS)
     upside_down = 1 / odd.latency
-    before = pairwise_accuracy(model.score(odd.graphs), -upside_down)
-    model.learn("odd", odd.graphs, upside_down)
-    assert pairwise_accuracy(model.score(odd.graphs), -upside_down) > before + 0.05
-    restored = OnlineModel.from_checkpoint(model.to_checkpoint(), SETTINGS)
-    np.testing.assert_array_equal(restored.score(odd.graphs), model.score(odd.graphs))
+    before = pairwise_accuracy(model.predict(odd.graphs), -upside_down)
+    model.update(odd.graphs, upside_down, task="odd")
+    assert pairwise_accuracy(model.predict(odd.graphs), -upside_down) > before + 0.05
+    restored = CostModel(model.to_checkpoint(), SETTINGS)
+    np.testing.assert_array_equal(restored.predict(odd.graphs), model.predict(odd.graphs))
 
 
 def test_many_updates_do_not_drift_away_from_the_pretrained_model(checkpoint: Checkpoint) -> None:
-    model, known = OnlineModel(checkpoint, SETTINGS), synthetic.programs(2, 32, seed=10)
-    before = pairwise_accuracy(model.score(known.graphs), -known.latency)
+    model, known = CostModel(checkpoint, SETTINGS), synthetic.programs(2, 32, seed=10)
+    before = pairwise_accuracy(model.predict(known.graphs), -known.latency)
     for round_number in range(8):
         new = synthetic.programs(1, 16, seed=20 + round_number)
-        model.learn(f"task{round_number % 2}", new.graphs, new.latency)
-    assert pairwise_accuracy(model.score(known.graphs), -known.latency) > before - 0.05
+        model.update(new.graphs, new.latency, task=f"task{round_number % 2}")
+    assert pairwise_accuracy(model.predict(known.graphs), -known.latency) > before - 0.05
 
 
 def test_the_same_rounds_give_the_same_model(checkpoint: Checkpoint) -> None:
-    models = [OnlineModel(checkpoint, SETTINGS) for _ in range(2)]
+    models = [CostModel(checkpoint, SETTINGS) for _ in range(2)]
     for model in models:
         torch.rand(3)  # somebody else's random numbers must not matter
         for number in range(2):
             new = synthetic.programs(1, 16, seed=30 + number)
-            model.learn("task", new.graphs, new.latency)
+            model.update(new.graphs, new.latency, task="task")
     population = synthetic.graphs(8)
-    np.testing.assert_array_equal(models[0].score(population), models[1].score(population))
+    np.testing.assert_array_equal(models[0].predict(population), models[1].predict(population))
 
 
 def test_save_and_load_restore_weights_and_buffer(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    model = OnlineModel(checkpoint, SETTINGS)
+    model = CostModel(checkpoint, SETTINGS)
     first, second = synthetic.programs(1, 16, seed=40, failed=2), synthetic.programs(1, 16, seed=41)
-    model.learn("a", first.graphs, first.latency)
+    model.update(first.graphs, first.latency, task="a")
     model.to_checkpoint().save(tmp_path / "search.safetensors")
-    restored = OnlineModel.from_checkpoint(Checkpoint.load(tmp_path / "search.safetensors"), SETTINGS)
+    restored = CostModel(Checkpoint.load(tmp_path / "search.safetensors"), SETTINGS)
     population = synthetic.graphs(8)
-    np.testing.assert_array_equal(model.score(population), restored.score(population))
-    assert restored.buffer_size == 16
+    np.testing.assert_array_equal(model.predict(population), restored.predict(population))
+    assert restored.buffered == 16
     for one in (model, restored):
-        one.learn("b", second.graphs, second.latency)
-    np.testing.assert_array_equal(model.score(population), restored.score(population))
+        one.update(second.graphs, second.latency, task="b")
+    np.testing.assert_array_equal(model.predict(population), restored.predict(population))
 
 
 def test_the_buffer_is_bounded_and_keeps_the_best(checkpoint: Checkpoint) -> None:
-    model = OnlineModel(checkpoint, replace(SETTINGS, buffer_programs=40, nodes_per_update=500))
+    model = CostModel(checkpoint, replace(SETTINGS, buffer_size=40, nodes_per_update=500))
     best = np.inf
     for number in range(6):
         new = synthetic.programs(1, 16, seed=50 + number)
-        model.learn("big", new.graphs, new.latency)
+        model.update(new.graphs, new.latency, task="big")
         best = min(best, new.latency.min())
     small = synthetic.programs(1, 8, seed=60)
-    model.learn("small", small.graphs, small.latency)
-    assert model.buffer_size == 40
+    model.update(small.graphs, small.latency, task="small")
+    assert model.buffered == 40
     assert len(model.buffers["small"].latency) == 8
     assert model.buffers["big"].latency.min() == best
 
 
 def test_rounds_in_which_everything_failed_change_nothing(checkpoint: Checkpoint) -> None:
-    model, population = OnlineModel(checkpoint, SETTINGS), synthetic.graphs(6)
-    before = model.score(population)
-    model.learn("task", synthetic.graphs(4), np.full(4, np.inf))
-    np.testing.assert_array_equal(model.score(population), before)
+    model, population = CostModel(checkpoint, SETTINGS), synthetic.graphs(6)
+    before = model.predict(population)
+    model.update(synthetic.graphs(4), np.full(4, np.inf), task="task")
+    np.testing.assert_array_equal(model.predict(population), before)
 
 
 @pytest.mark.parametrize("lost", ["buffer.0.latency", "buffer.0.edges", "now.mean", "updates", "tasks"])
 def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost: str) -> None:
-    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
+    model = CostModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
     new = synthetic.programs(1, 8, seed=40)
-    model.learn("a", new.graphs, new.latency)
+    model.update(new.graphs, new.latency, task="a")
     whole = model.to_checkpoint()
     replace(
         whole,
@@ -128,7 +128,7 @@ def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost:
     damaged = Checkpoint.load(tmp_path / "search.safetensors")
     message = r"search\.safetensors: what it learned in a search is damaged or missing \(.*" + lost.rpartition(".")[2]
     with pytest.raises(InputError, match=f"(?s){message}"):
-        OnlineModel.from_checkpoint(damaged)
+        CostModel(damaged)
 
 
 @pytest.mark.parametrize(
@@ -143,36 +143,36 @@ def test_a_damaged_buffer_is_named(checkpoint: Checkpoint, tmp_path: Path, lost:
     ],
 )
 def test_a_wrong_number_in_a_buffer_is_named(checkpoint: Checkpoint, name: str, value: float) -> None:
-    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
+    model = CostModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
     new = synthetic.programs(1, 8, seed=40)
-    model.learn("a", new.graphs, new.latency)
+    model.update(new.graphs, new.latency, task="a")
     saved = model.to_checkpoint()
-    OnlineModel.from_checkpoint(saved)
+    CostModel(saved)
     array = saved.extra[f"buffer.0.{name}"].clone()
     array.view(-1)[-1] = value
     with pytest.raises(InputError, match=rf"damaged or missing \(the ({name}|node_type) of task 0\)"):
-        OnlineModel.from_checkpoint(replace(saved, extra={**saved.extra, f"buffer.0.{name}": array}))
+        CostModel(replace(saved, extra={**saved.extra, f"buffer.0.{name}": array}))
 
 
 def test_a_buffer_of_graphs_with_other_node_values_is_refused(checkpoint: Checkpoint) -> None:
-    model = OnlineModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
+    model = CostModel(checkpoint, replace(SETTINGS, steps_per_program=0.01))
     new = synthetic.programs(1, 8, seed=40)
-    model.learn("a", new.graphs, new.latency)
+    model.update(new.graphs, new.latency, task="a")
     saved = model.to_checkpoint()
     older = replace(saved, extra={**saved.extra, "buffer.0.values": saved.extra["buffer.0.values"][:, :63]})
     with pytest.raises(InputError, match=rf"damaged or missing \(63 features per node, expected {len(VALUES)}\)"):
-        OnlineModel.from_checkpoint(older)
+        CostModel(older)
 
 
 def test_a_model_that_was_never_in_a_search_starts_with_an_empty_buffer(checkpoint: Checkpoint) -> None:
-    model = OnlineModel.from_checkpoint(checkpoint)
-    assert (model.buffer_size, model.updates, model.detail) == (0, 0, "statements")
+    model = CostModel(checkpoint)
+    assert (model.buffered, model.updates, model.detail) == (0, 0, "statements")
     population = synthetic.graphs(4)
-    np.testing.assert_array_equal(model.score(population), OnlineModel(checkpoint).score(population))
+    np.testing.assert_array_equal(model.predict(population), CostModel(checkpoint).predict(population))
 
 
 def test_a_graph_without_nodes_is_not_learned_from(checkpoint: Checkpoint) -> None:
-    model = OnlineModel(checkpoint, SETTINGS)
+    model = CostModel(checkpoint, SETTINGS)
     empty = replace(synthetic.graphs(2), node_offsets=np.zeros(3, np.int64), edge_offsets=np.zeros(3, np.int64))
-    model.learn("task", empty, np.ones(2))
-    assert (model.buffer_size, model.updates) == (0, 0)
+    model.update(empty, np.ones(2), task="task")
+    assert (model.buffered, model.updates) == (0, 0)

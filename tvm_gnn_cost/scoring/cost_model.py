@@ -1,9 +1,12 @@
-"""A pre-trained model that keeps learning from the programs that a search measures."""
+"""The public model object: it scores programs, learns from measured ones, and is saved in one file."""
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,26 +15,30 @@ import torch
 from scipy.special import expit
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.extension import OnError
+from tvm_gnn_cost.graphs.extraction import extract_graphs, extract_states
 from tvm_gnn_cost.graphs.program_graph import FILE_NAMES, Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.installed import has
 from tvm_gnn_cost.models.losses import combine
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint
+from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.scoring.tensor_file import with_prefix
 
-#: The network scores at least so many candidates and this share of a population; trees take a fraction of its time.
+#: Least number and share of a population's candidates that the network scores; trees take a fraction of its time.
 _LEAST_LISTED, _SHARE_LISTED = 64, 0.25
 
 
 @dataclass(frozen=True)
-class OnlineSettings:
-    """Settings of the updates during a search.
+class UpdateSettings:
+    """Settings of :meth:`CostModel.update`.
 
     Attributes:
-        nodes_per_update: Number of graph nodes that an update trains on at most. It bounds nodes, not seconds, so that
-            a seed gives the same search on a busy machine too.
+        nodes_per_update: Maximum number of graph nodes of an update. It bounds nodes, not seconds, so that a seed gives
+            the same search on a busy machine too.
         steps_per_program: Number of steps of an update for each program that was just measured.
-        programs_per_step: Number of programs in a step, half of them of the task that was just measured.
-        buffer_programs: Size of the replay buffer.
+        batch_size: Number of programs in a step, half of them of the task that was just measured.
+        buffer_size: Maximum number of programs in the replay buffer.
         learning_rate: Learning rate of AdamW.
         anchor: Strength of the pull towards the pre-trained weights (L2-SP, Li et al. 2018, arXiv:1802.01483).
         loss: One of ``models.losses.LOSSES``, or several joined by ``+``.
@@ -40,8 +47,8 @@ class OnlineSettings:
 
     nodes_per_update: int = 20_000
     steps_per_program: float = 0.5
-    programs_per_step: int = 16
-    buffer_programs: int = 4096
+    batch_size: int = 16
+    buffer_size: int = 4096
     learning_rate: float = 1e-4
     anchor: float = 1e-2
     loss: str = "hinge+mse"
@@ -59,28 +66,77 @@ class _TaskBuffer:
         return _TaskBuffer(self.graphs.select(rows), self.latency[rows])
 
 
-class OnlineModel:
-    """Scores programs and learns from measured ones, starting from a checkpoint.
+class CostModel:
+    """A trained model of programs: a graph neural network with boosted trees beside it.
 
     An update takes a few steps from the network's present weights, half on the task that was just measured and half on
-    others from the replay buffer, and is pulled towards the pre-trained weights, so that it costs little and does not
+    others from a replay buffer, and is pulled towards the pre-trained weights, so that it costs little and does not
     drift away in a long search. The trees stay as they are.
 
     Args:
+        checkpoint: The content of its file; with :meth:`load` a path is enough.
+        settings: Settings of the updates.
+        history: See the attribute.
+
+    Attributes:
         checkpoint: The pre-trained model.
         settings: Settings of the updates.
+        history: Metric -> its value after each epoch of the training that made this object; empty if it was loaded.
 
     Raises:
-        InputError: the checkpoint does not fit this version, see :class:`~tvm_gnn_cost.scoring.checkpoint.Scorer`.
+        InputError: the checkpoint does not fit this version, or what it learned in a search is damaged.
+
+    >>> model = CostModel.load()
+    >>> model.detail, model.card["training"]["loss"]
+    ('statements', 'hinge+mse+top1')
+
+    Score a TensorIR module, here an element-wise addition:
+
+    >>> import tvm
+    >>> from tvm import te
+    >>> a = te.placeholder((64, 64))
+    >>> mod = tvm.IRModule({"main": te.create_prim_func([a, te.compute((64, 64), lambda i, j: a[i, j] + 1)])})
+    >>> scores = model.predict([mod], tvm.target.Target({"kind": "llvm", "num-cores": 2}))
+    >>> scores.shape, scores.dtype
+    ((1,), dtype('float64'))
     """
 
-    def __init__(self, checkpoint: Checkpoint, settings: OnlineSettings | None = None) -> None:
-        self.settings = settings or OnlineSettings()
-        self.checkpoint = checkpoint
-        self.scorer = Scorer(checkpoint)
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        settings: UpdateSettings | None = None,
+        history: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        self.settings = settings or UpdateSettings()
+        self.history: dict[str, list[float]] = {name: list(values) for name, values in (history or {}).items()}
+        self.checkpoint = replace(checkpoint, extra={}, extra_info={})
+        self.scorer = Scorer(self.checkpoint)
         self.buffers: dict[str, _TaskBuffer] = {}
         self.updates = 0
         self._pretrained = [parameter.detach().clone() for parameter in self.scorer.model.parameters()]
+        if checkpoint.extra_info:
+            self._restore(checkpoint)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str] = "gnn", settings: UpdateSettings | None = None) -> CostModel:
+        """Loads a model, with what it has learned in a search.
+
+        Args:
+            path: A file of ``tvm-gnn-cost train`` or :meth:`save`; ``gnn`` for the checkpoint that ships for the
+                scheduler of the installed TVM, which is MetaSchedule's without TVM.
+            settings: Settings of the updates.
+
+        Raises:
+            InputError: the file is missing or damaged, is not a checkpoint, or has another version.
+        """
+        if path == "gnn":
+            path = DEFAULT_AUTO_SCHEDULER if has("auto_scheduler") else DEFAULT
+        return CostModel(Checkpoint.load(Path(path)), settings)
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The training data, settings and result, as JSON."""
+        return self.checkpoint.card
 
     @property
     def detail(self) -> Detail:
@@ -88,33 +144,59 @@ class OnlineModel:
         return self.scorer.config.detail
 
     @property
-    def buffer_size(self) -> int:
+    def buffered(self) -> int:
         """Number of programs in the replay buffer."""
         return sum(len(buffer.latency) for buffer in self.buffers.values())
 
-    def score(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
-        """Scores G graphs: float64[G] in [0, 1], higher is faster; 0 for a graph without nodes.
+    def predict(self, programs: ProgramGraphs | Sequence[Any], target: Any = None) -> npt.NDArray[np.float64]:
+        """Scores n candidates of one task: float64[n] in [0, 1], higher is faster; 0 for a graph without nodes.
 
         In a large population the network sees only the candidates that the trees rank best. The scores are not
         calibrated: a search draws the parents of its next candidates in proportion to them, and calibrated scores lie
         closer together.
-        """
-        count = max(_LEAST_LISTED, math.ceil(_SHARE_LISTED * len(graphs)))
-        result: npt.NDArray[np.float64] = expit(self.scorer.score_shortlist(graphs, count))
-        return result
-
-    def learn(self, task: str, graphs: ProgramGraphs, latency: npt.NDArray[np.float64]) -> None:
-        """Adds measured programs to the replay buffer and updates the model.
 
         Args:
-            task: Name of the task.
-            graphs: P graphs; those without nodes are ignored.
-            latency: float64[P], latencies in seconds; infinite for a failed program.
+            programs: TensorIR modules of the installed TVM, states of ``auto_scheduler``, or their graphs in the
+                model's detail.
+            target: Of modules the ``tvm.target.Target`` that they are built for; of states their ``SearchTask``.
+
+        Raises:
+            InputError: the graphs have another detail than the model reads, or states come without their task.
+            TypeError: a program is neither a module nor a state.
+            ValueError: a program cannot be read; the message gives its position.
         """
+        graphs = self.graphs(programs, target)
+        count = max(_LEAST_LISTED, math.ceil(_SHARE_LISTED * len(graphs)))
+        scores: npt.NDArray[np.float64] = expit(self.scorer.score_shortlist(graphs, count))
+        return scores
+
+    def update(
+        self,
+        programs: ProgramGraphs | Sequence[Any],
+        latencies: npt.ArrayLike,
+        target: Any = None,
+        *,
+        task: str,
+    ) -> None:
+        """Adds measured programs to the replay buffer and trains the network on it for a few steps.
+
+        Args:
+            programs: See :meth:`predict`; graphs without nodes are ignored.
+            latencies: float64[n], seconds of each program; infinite for a failed one.
+            target: See :meth:`predict`.
+            task: Name of the programs' task; latencies are compared within a task.
+
+        Raises:
+            InputError: there is not one latency per program, or one is not positive; and see :meth:`predict`.
+        """
+        graphs = self.graphs(programs, target)
+        latency = np.asarray(latencies, np.float64)
+        if latency.shape != (len(graphs),) or not (latency > 0).all():
+            raise InputError(f"latencies must be {len(graphs)} positive numbers of seconds, one per program")
         usable = np.flatnonzero(graphs.node_counts > 0)
         if not len(usable):
             return
-        new = _TaskBuffer(graphs.select(usable), np.asarray(latency, np.float64)[usable])
+        new = _TaskBuffer(graphs.select(usable), latency[usable])
         old = self.buffers.get(task)
         if old is not None:
             joined = ProgramGraphs.concatenate([old.graphs, new.graphs])
@@ -124,9 +206,47 @@ class OnlineModel:
         self._train(task, math.ceil(self.settings.steps_per_program * len(usable)))
         self.updates += 1
 
+    def graphs(
+        self, programs: ProgramGraphs | Sequence[Any], target: Any = None, on_error: OnError = "raise"
+    ) -> ProgramGraphs:
+        """The programs as graphs in the model's detail.
+
+        Args:
+            programs: See :meth:`predict`.
+            target: See :meth:`predict`.
+            on_error: ``skip`` gives a program that cannot be read an empty graph, and its reason in ``errors``.
+
+        Raises:
+            Exception: see :meth:`predict`.
+        """
+        if isinstance(programs, ProgramGraphs):
+            return programs
+        if hasattr(target, "compute_dag"):
+            text = str(target.target)
+            return extract_states(target.compute_dag, programs, text, detail=self.detail, on_error=on_error)
+        if any(type(program).__name__ in ("State", "StateObject") for program in programs):
+            raise InputError("target must be the SearchTask of the states, which has their compute DAG")
+        return extract_graphs(programs, target, detail=self.detail, on_error=on_error)
+
+    def check_scheduler(self, scheduler: str) -> None:
+        """Refuses to score the programs of a scheduler with a model of the other one's.
+
+        Raises:
+            InputError: the model was trained on programs of the other scheduler alone.
+        """
+        self.checkpoint.check_scheduler(scheduler)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to one file: after updates with both its weights and the replay buffer.
+
+        Raises:
+            OSError: the file cannot be written; the message names it.
+        """
+        self.to_checkpoint().save(path)
+
     def _forget(self) -> None:
         """Shrinks the buffer to its size: drops the oldest programs of the largest task, but not its fastest one."""
-        while (excess := self.buffer_size - self.settings.buffer_programs) > 0:
+        while (excess := self.buffered - self.settings.buffer_size) > 0:
             task = max(self.buffers, key=lambda name: len(self.buffers[name].latency))
             buffer = self.buffers[task]
             others = sorted(len(b.latency) for b in self.buffers.values())
@@ -171,7 +291,7 @@ class OnlineModel:
         self, names: list[str], current: str, rng: np.random.Generator
     ) -> tuple[ProgramGraphs, npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """One step, half of it from the current task and half from up to three others: graphs, throughput and task."""
-        half = self.settings.programs_per_step // 2
+        half = self.settings.batch_size // 2
         others = [name for name in names if name != current]
         chosen = [(current, half if others else 2 * half)] if current in names else []
         if others:
@@ -187,7 +307,9 @@ class OnlineModel:
         return ProgramGraphs.concatenate(parts), np.concatenate(targets), np.concatenate(tasks)
 
     def to_checkpoint(self) -> Checkpoint:
-        """A checkpoint with the pre-trained weights, the present weights and the replay buffer."""
+        """The pre-trained model; after updates with the present weights and the replay buffer."""
+        if not self.buffers:
+            return self.checkpoint
         extra = {f"now.{name}": tensor for name, tensor in self.scorer.model.state_dict().items()}
         tasks: list[dict[str, Any]] = []
         for number, (task, buffer) in enumerate(self.buffers.items()):
@@ -198,34 +320,24 @@ class OnlineModel:
                 extra[f"buffer.{number}.{name}"] = torch.from_numpy(array)
         return replace(self.checkpoint, extra=extra, extra_info={"updates": self.updates, "tasks": tasks})
 
-    @staticmethod
-    def from_checkpoint(checkpoint: Checkpoint, settings: OnlineSettings | None = None) -> OnlineModel:
-        """Restores a model from a checkpoint of :meth:`to_checkpoint` or from one that was never in a search.
-
-        Raises:
-            InputError: the checkpoint does not fit this version, or its buffer or present weights are damaged.
-        """
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        """Takes the present weights and the replay buffer from a checkpoint of :meth:`to_checkpoint`."""
         extra, info = checkpoint.extra, checkpoint.extra_info
-        model = OnlineModel(replace(checkpoint, extra={}, extra_info={}), settings)
-        if not info:
-            return model
         try:
-            model.updates = int(info["updates"])
-            tasks: list[dict[str, Any]] = info["tasks"]
-            for number, entry in enumerate(tasks):
+            self.updates = int(info["updates"])
+            for number, entry in enumerate(info["tasks"]):
                 arrays: dict[str, Any] = {
                     attribute: extra[f"buffer.{number}.{name}"].numpy() for attribute, name in FILE_NAMES.items()
                 }
-                graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=model.detail, **arrays)
+                graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=self.detail, **arrays)
                 if graphs.x.shape[1] != len(VALUES):
                     raise ValueError(f"{graphs.x.shape[1]} features per node, expected {len(VALUES)}")
                 latency = extra[f"buffer.{number}.latency"].numpy()
                 wrong = "latency" if latency.shape != (len(graphs),) or not (latency > 0).all() else graphs.wrong()
                 if wrong is not None:
                     raise ValueError(f"the {FILE_NAMES.get(wrong, wrong)} of task {number}")
-                model.buffers[entry["task"]] = _TaskBuffer(graphs, latency)
+                self.buffers[entry["task"]] = _TaskBuffer(graphs, latency)
             now = with_prefix(extra, "now.")
-            model.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})
+            self.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"{checkpoint}: what it learned in a search is damaged or missing ({error})") from error
-        return model
