@@ -30,7 +30,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     test = programs.select(rows_of_networks(programs, parts.test, held_out))
     models = {
         "gnn": compare.gnn(CostModel.load()),
-        "xgb": compare.trained_xgb(train_xgb(package().OfflineTrees(0), programs, parts)),
+        "xgb": compare.trained_xgb(train_xgb(package().XGBBaseline(0), programs, parts)),
     }
     predictions = {name: model(test) for name, model in models.items()}
     evaluated = {name: evaluate(test, *both, held_out) for name, both in predictions.items()}

@@ -210,7 +210,7 @@ def scheduler_cases(inputs: Path, quick: bool) -> list[Case]:
             "tune",
             lambda out: (
                 *("tune", "perceptron" if is_meta else "mlp", "--work-dir", out, "--no-compare", *measuring),
-                *("--trials", trials, "--batch", 4, "--population", 16, "--cost-model", "random"),
+                *("--trials", trials, "--batch-size", 4, "--population-size", 16, "--cost-model", "random"),
             ),
             tuned,
             lambda out: set(lines(out / (RECORDS if is_meta else "records.json"))),

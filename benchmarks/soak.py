@@ -107,7 +107,7 @@ def soak(network: str, minutes: float | None, trials: int | None, work_dir: Path
     settings = Settings(network, trials, minutes, "gnn", 0, str(target), 8, 64, chosen.name)
     tuned = [TaskResult(task.name, task.weight, None, flops=chosen.flops(task)) for task in tasks]
     result = TuneResult(settings, {}, {}, "", tasks=tuned)
-    model = chosen.cost_model("gnn", 0, len(tasks), settings.batch)
+    model = chosen.cost_model("gnn", 0, len(tasks), settings.batch_size)
     largest = max(tasks, key=chosen.flops)
     candidates = chosen.sample(largest, target, _SCORED, seed=0)
     context = setup().context(largest, target)

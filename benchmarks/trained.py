@@ -111,16 +111,16 @@ def train_model(
         Name -> model.
     """
     if name == "xgb":
-        return {name: compare.trained_xgb(train_xgb(package().OfflineTrees(seed), programs, parts))}
+        return {name: compare.trained_xgb(train_xgb(package().XGBBaseline(seed), programs, parts))}
     if name == XGB_OF_ALL:
-        return {name: compare.trained_xgb(train_xgb(package().OfflineTrees(seed, sys.maxsize), programs, parts))}
+        return {name: compare.trained_xgb(train_xgb(package().XGBBaseline(seed, sys.maxsize), programs, parts))}
     if name in BASELINES:
         rows = np.concatenate([parts.train, parts.validation])
         mean = float(programs.throughput()[rows].mean())
         if name == "mlp":
-            from tvm_gnn_cost.schedulers.segment_mlp import segment_mlp
+            from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline
 
-            mlp = segment_mlp(seed)
+            mlp = mlp_baseline(seed)
             mlp.fit(programs.select(rows))
             return {name: compare.trained_mlp(mlp, mean)}
         simple: dict[str, Callable[[], compare.Model]] = {

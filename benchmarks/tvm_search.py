@@ -37,7 +37,7 @@ def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) 
             task_weights=weights,
             work_dir=str(work_dir),
             max_trials_global=settings.trials,
-            num_trials_per_iter=settings.batch,
+            num_trials_per_iter=settings.batch_size,
             builder=PooledBuilder(),
             runner=ExclusiveRunner(MeasureSettings()),
             cost_model=model,

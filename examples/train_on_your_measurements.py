@@ -32,7 +32,7 @@ def main(folder: Path, programs: int) -> None:
     # TenSet's layout writes names with underscores; these have none.
     tvm_gnn_cost.train(folder / "store", model, held_out=[network], epochs=20)
     tvm_gnn_cost.train(folder / "store", trees, model="xgb", held_out=[network])
-    evaluations = tvm_gnn_cost.evaluate(folder / "store", [str(model), f"xgb:{trees}", "random"], networks=[network])
+    evaluations = tvm_gnn_cost.evaluate(folder / "store", [str(model), str(trees), "random"], networks=[network])
     for name, evaluation in evaluations.models.items():
         print(f"pairwise accuracy {evaluation.metrics['pairwise_accuracy']:.3f}: {name}")
 

@@ -35,10 +35,10 @@ def test_models_are_ranked_side_by_side(store: Path, tmp_path: Path, capfd: pyte
 def test_tvms_own_model_is_ranked_too(store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     trees = tmp_path / "trees.json"
     call_json(capfd, "train", store, trees, "--model", "xgb", *HELD_OUT)
-    found = call_json(capfd, "evaluate", store, *options(f"xgb:{trees}"), "--network", "net1")
+    found = call_json(capfd, "evaluate", store, *options(str(trees)), "--network", "net1")
     # The features of this store give the latency away.
-    assert found["models"][f"xgb:{trees}"]["pairwise_accuracy"] > 0.8
-    assert_mistake(call(capfd, "evaluate", store, *options("xgb:nothing.json"), "--network", "net1"), "nothing.json")
+    assert found["models"][str(trees)]["pairwise_accuracy"] > 0.8
+    assert_mistake(call(capfd, "evaluate", store, *options("nothing.json"), "--network", "net1"), "nothing.json")
 
 
 def test_a_network_that_a_model_was_trained_on_is_told(
@@ -93,7 +93,7 @@ def test_from_records_in_tensets_layout_to_an_evaluation(
     call_json(capfd, "train", store, trees, "--model", "xgb", *held_out)
     call_json(capfd, "train", store, model, "--epochs", 1, *held_out)
 
-    names = [str(model), f"xgb:{trees}", "random", "constant"]
+    names = [str(model), str(trees), "random", "constant"]
     found = call_json(capfd, "evaluate", records, *options(*names), "--network", "resnet_18")
     assert found["networks"] == ["resnet_18"]
     assert found["left_out"] == 1
@@ -120,7 +120,7 @@ def test_mistakes_are_found_before_anything_is_extracted(
     for arguments, sentence in (
         (("--model", "random", "--network", "resnet_18", "--network", "resnet18"), "network 'resnet18' does not occur"),
         (("--model", "random", "--model", "nothing.safetensors"), "nothing.safetensors"),
-        (("--model", "random", "--model", "xgb:nothing.json"), "nothing.json"),
+        (("--model", "random", "--model", "nothing.json"), "nothing.json"),
     ):
         assert_mistake(call(capfd, "evaluate", records, *arguments), sentence)
 

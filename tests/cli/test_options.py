@@ -4,12 +4,12 @@ import pytest
 
 from tests.command import call
 from tvm_gnn_cost import schedulers
-from tvm_gnn_cost.cli.options import SchedulerOption, shapes_by_name
+from tvm_gnn_cost.cli.options import SchedulerName, shapes_by_name
 from tvm_gnn_cost.errors import InputError
 
 
 def test_the_schedulers_of_the_option_are_those_of_the_package() -> None:
-    assert [option.value for option in SchedulerOption] == list(schedulers.NAMES)
+    assert [option.value for option in SchedulerName] == list(schedulers.NAMES)
 
 
 @pytest.mark.parametrize("command", ["tune", "collect"])

@@ -21,7 +21,17 @@ NETWORKS = {"meta-schedule": "perceptron", "auto-scheduler": "mlp"}
 
 def arguments(work_dir: Path, *network: object) -> list[object]:
     name = scheduler().name
-    options = ("--scheduler", name, "--cost-model", "random", "--batch", 2, "--population", 16, "--no-compare")
+    options = (
+        "--scheduler",
+        name,
+        "--cost-model",
+        "random",
+        "--batch-size",
+        2,
+        "--population-size",
+        16,
+        "--no-compare",
+    )
     return ["tune", *(network or (NETWORKS[name],)), *options, "--work-dir", work_dir]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from scipy.special import expit
 
 from tests import synthetic
-from tests.models.test_boosted_trees import SumOfStores
+from tests.models.test_tvm_baselines import SumOfStores
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.evaluation.compare import (

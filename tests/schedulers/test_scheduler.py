@@ -264,18 +264,17 @@ def test_a_collection_samples_near_what_it_measured(
 def test_boosted_trees_learn_from_extracted_programs(collected: Path, tmp_path: Path) -> None:
     programs = extract(collected).programs
     assert isinstance(programs, MeasuredPrograms)
-    model = package().OfflineTrees(seed=1)
+    model = package().XGBBaseline(seed=1)
     model.fit(programs)
     scores = model.predict(programs)
     assert scores.shape == (6,)
     assert np.isfinite(scores).all()
     model.save(tmp_path / "trees.json")
-    other = package().OfflineTrees()
-    other.load(tmp_path / "trees.json")
+    other = package().XGBBaseline.load(tmp_path / "trees.json")
     np.testing.assert_array_equal(other.predict(programs), scores)
     (tmp_path / "trees.json").write_text("nonsense")
     with pytest.raises(InputError, match="not a model file of XGBoost"):
-        other.load(tmp_path / "trees.json")
+        package().XGBBaseline.load(tmp_path / "trees.json")
     with pytest.raises(InputError, match="no per-store features"):
         model.fit(replace(programs, per_store_features=None))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import synthetic
-from tests.models.test_boosted_trees import SumOfStores
+from tests.models.test_tvm_baselines import SumOfStores
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.embedding import train_vectors

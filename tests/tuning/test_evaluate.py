@@ -7,7 +7,8 @@ import pytest
 from tests import synthetic
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tuning.evaluate import evaluate, model_by_name
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.tuning.evaluate import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +30,13 @@ def test_every_model_is_scored_over_the_networks_and_task_by_task(store: Path, c
     assert len(one.models["constant"].tasks) == 3
 
 
-def test_a_models_detail_and_networks_come_from_its_card(checkpoint: str) -> None:
-    assert model_by_name(checkpoint).detail == "statements"
-    assert model_by_name("random").networks == ()
-    with pytest.raises(InputError, match="there is no such checkpoint"):
-        model_by_name("nothing.safetensors")
+def test_a_model_may_be_a_path_or_an_object_and_have_a_name(store: Path, checkpoint: str) -> None:
+    by_path = evaluate(store, checkpoint, networks=["net1"])
+    model = CostModel.load(checkpoint)
+    named = evaluate(store, {"mine": model, "chance": "random"}, networks=["net1"])
+    assert named.models["mine"] == by_path.models[checkpoint]
+    assert list(named.models) == ["mine", "chance"]
+    assert list(evaluate(store, [Path(checkpoint), "constant"], networks=["net1"]).models) == [checkpoint, "constant"]
 
 
 def test_mistakes(store: Path) -> None:
@@ -41,3 +44,11 @@ def test_mistakes(store: Path) -> None:
         evaluate(store, ["random"], networks=["net7"])
     with pytest.raises(InputError, match="hardware is for a folder in TenSet's layout"):
         evaluate(store, ["random"], hardware="cpu")
+    with pytest.raises(InputError, match="there is no such checkpoint"):
+        evaluate(store, ["nothing.safetensors"])
+    with pytest.raises(InputError, match="the model 'xgb' must be trained first"):
+        evaluate(store, "xgb")
+    with pytest.raises(InputError, match="an object of type object cannot rank stored programs; give a CostModel"):
+        evaluate(store, object())
+    with pytest.raises(InputError, match="two have the same name"):
+        evaluate(store, ["random", "random"])

@@ -88,7 +88,7 @@ def test_a_task_is_chosen_by_number_or_name(folder: Path, explained: Explanation
         explain(folder, task="nosuch")
     with pytest.raises(InputError, match=r"valid programs; there is no rank 77"):
         explain(folder, ranks=[77])
-    with pytest.raises(InputError, match="neither gnn, xgb or random nor the path of a checkpoint"):
+    with pytest.raises(InputError, match="there is no such checkpoint"):
         explain(folder, cost_model="nosuch")
 
 

@@ -225,7 +225,10 @@ TUNED: dict[str, object] = {"name": "tuned", "seconds": [0.5]}
         (networks({"name": "tuned", "seconds": ["1"]}), r"the field 'end_to_end.networks\[0\].seconds\[0\]' has"),
         (networks(TUNED, matrix_product=0), "the speed of a matrix product must be between"),
         (networks({**TUNED, "difference": -1}), "the difference of 'tuned' must be between"),
-        ({"settings": {**asdict(SETTINGS), "population": 10**14}}, "population must be between 8 and 100000, not 1000"),
+        (
+            {"settings": {**asdict(SETTINGS), "population_size": 10**14}},
+            "population_size must be between 8 and 100000, not 1000",
+        ),
     ],
 )
 def test_what_no_tuning_measures_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -238,7 +241,7 @@ def test_what_no_tuning_measures_is_refused(tmp_path: Path, change: dict[str, ob
 
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(InputError, match=r"^population must be between 8 and 100000, not 1000000000000$"):
-        replace(SETTINGS, population=10**12)
+        replace(SETTINGS, population_size=10**12)
 
 
 def test_records_without_a_result_and_a_missing_result_are_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tvm_gnn_cost.datasets.tenset import CODES
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Event, Note, Stage, TrialsMeasured
 from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.tuning.report import write_report
 from tvm_gnn_cost.tuning.result import FILE_NAME, PHASES, Settings, TuneResult, load_result
 from tvm_gnn_cost.tuning.tune import default_work_dir, tune
 
@@ -31,9 +34,9 @@ TASKS = 4
 NETWORKS = {"meta-schedule": ("perceptron", "dcgan"), "auto-scheduler": ("mlp", "dqn")}
 
 
-def search(work_dir: Path, trials: int | None, cost_model: str, **changes: Any) -> tuple[TuneResult, list[Event]]:
+def search(work_dir: Path, trials: int | None, cost_model: Any, **changes: Any) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
-    settings = {"network": NETWORKS[scheduler().name][0], "batch": 2, "population": 16, "compare": False}
+    settings = {"network": NETWORKS[scheduler().name][0], "batch_size": 2, "population_size": 16, "compare": False}
     settings |= {"progress": events.append} | changes
     result = tune(trials=trials, cost_model=cost_model, work_dir=work_dir, **settings)
     return result, events
@@ -302,16 +305,48 @@ def test_a_cost_model_that_fails_stops_nothing_and_keeps_its_traceback(
         raise ZeroDivisionError("a bug of the model")
 
     monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
-    result, events = search(tmp_path / "work", TASKS, checkpoint, batch=1)
+    result, events = search(tmp_path / "work", TASKS, checkpoint, batch_size=1)
     assert result.trials >= TASKS
     assert result.end_to_end is not None
-    (note,) = {event.text for event in events if isinstance(event, Note)}
+    note, warning = dict.fromkeys(event.text for event in events if isinstance(event, Note))
     assert note.endswith("could not score candidates: a bug of the model")
     assert "Traceback" not in note
+    failures = result.model_failures
+    assert failures is not None
+    assert 0 < failures.failed < failures.batches  # it can still learn
+    said = f"the cost model failed for {failures.failed} of {failures.batches} batches: could not score candidates"
+    assert warning == f"warning: {failures}"
+    assert str(failures).startswith(said)
+    assert load_result(tmp_path / "work").model_failures == failures
+    assert said in write_report(tmp_path / "work").read_text()
     log = (tmp_path / "work" / "logs" / "cost-model.log").read_text()
     assert "Traceback (most recent call last)" in log
     assert "ZeroDivisionError: a bug of the model" in log
     assert not [type(handler) for handler in logging.getLogger("tvm_gnn_cost").handlers]
+
+
+def test_a_strict_cost_model_that_fails_ends_the_search(
+    tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug of the model")
+
+    from tvm_gnn_cost import GNNCostModel
+
+    monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
+    with pytest.raises(Exception, match="a bug of the model"):
+        search(tmp_path / "work", TASKS, GNNCostModel(checkpoint, strict=True), batch_size=1)
+
+
+@pytest.mark.parametrize("given", [Path, CostModel.load], ids=["path", "object"])
+def test_a_cost_model_is_a_path_or_an_object(
+    tmp_path: Path, checkpoint: str, given: Callable[[str], Path | CostModel]
+) -> None:
+    model = given(checkpoint)
+    result, _ = search(tmp_path / "work", 0, model)
+    assert result.finished
+    assert result.settings.cost_model == checkpoint
+    assert result.model_failures is None
 
 
 def test_the_default_work_directory_names_scheduler_network_and_model() -> None:

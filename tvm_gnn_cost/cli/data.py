@@ -43,10 +43,7 @@ def collect(
             min=0, max=1e6, help="Seconds for which a batch is measured again while other processes are busy."
         ),
     ] = 20,
-    scheduler: Annotated[
-        SchedulerOption,
-        typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
-    ] = SchedulerOption.meta_schedule,
+    scheduler: SchedulerOption = None,
     hardware: Annotated[
         str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
     ] = "cpu",
@@ -75,7 +72,7 @@ def collect(
                 guided=guided,
                 seed=seed,
                 patience_s=patience,
-                scheduler=scheduler.value,
+                scheduler=scheduler,
                 hardware=hardware,
                 tracker=tracker,
                 key=key,

@@ -15,7 +15,9 @@ def evaluate(
     store: Annotated[Path, typer.Argument(help="A graph store, see 'extract', or a folder of measure records.")],
     model: Annotated[
         list[str],
-        typer.Option("--model", help="A checkpoint's path, xgb:PATH, random, constant or node-count; repeat it."),
+        typer.Option(
+            "--model", help="The path of a checkpoint or XGBoost file, gnn, random, constant or node-count; repeat it."
+        ),
     ],
     network: Annotated[
         list[str] | None,
@@ -40,8 +42,8 @@ def evaluate(
     with exit_codes(), json_result(json) as write:
         check_input_folder(store)
         for name in model:
-            if name not in TRIVIAL_MODELS:
-                check_input_file(Path(name.removeprefix("xgb:")))
+            if name not in ("gnn", *TRIVIAL_MODELS):
+                check_input_file(Path(name))
         with Display("programs") as display:
             display(Stage("loading"))
             import tvm_gnn_cost

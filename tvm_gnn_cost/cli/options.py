@@ -12,13 +12,20 @@ import typer
 from tvm_gnn_cost.errors import InputError
 
 
-class SchedulerOption(StrEnum):
+class SchedulerName(StrEnum):
     """Values of ``--scheduler``."""
 
     meta_schedule = "meta-schedule"
     auto_scheduler = "auto-scheduler"
 
 
+SchedulerOption = Annotated[
+    SchedulerName | None,
+    typer.Option(
+        help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler). "
+        "[default: that of the installed TVM]"
+    ),
+]
 TrackerOption = Annotated[str, typer.Option(metavar="HOST:PORT", help="RPC tracker whose machines run the programs.")]
 KeyOption = Annotated[str, typer.Option(help="Key of these machines.")]
 TargetOption = Annotated[

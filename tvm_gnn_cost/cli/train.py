@@ -35,7 +35,7 @@ def train(
     loss: Annotated[
         str | None, typer.Option(help="huber, mse, hinge, list-mle, lambda-rank, top1, or several joined by '+'.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; it stops early.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs; it stops early.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The peak.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and validation tasks.")] = 0,
     accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
@@ -72,4 +72,4 @@ def train(
                 progress=display,
             )
         console.print(f"wrote {output}")
-        write({"output": str(output), "training": trained.training})
+        write({"output": str(output), "training": trained.card["training"]})

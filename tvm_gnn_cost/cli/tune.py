@@ -19,7 +19,7 @@ def tune(
             "its example inputs, or a name: resnet-18, mobilenet-v1, mobilenet-v2, inception-v3 or any other workload; "
             "for auto-scheduler resnet-18, mobilenet, inception-v3 or mlp."
         ),
-    ] = "resnet-18",
+    ],
     shape: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=1,3,224,224", help="The shape of an input whose sizes are open; repeat it."),
@@ -31,10 +31,7 @@ def tune(
     trusted: Annotated[
         bool, typer.Option("--trusted", help="Read a .pt2 file, which can run any code while it is read.")
     ] = False,
-    scheduler: Annotated[
-        SchedulerOption,
-        typer.Option(help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler)."),
-    ] = SchedulerOption.meta_schedule,
+    scheduler: SchedulerOption = None,
     minutes: Annotated[
         float | None,
         typer.Option(min=0, help="When the search ends; compiling and comparing come on top. [default: 5]"),
@@ -44,7 +41,7 @@ def tune(
         typer.Option(min=0, help="Programs to measure in all; 0 compiles the cost model's own choices at once."),
     ] = None,
     cost_model: Annotated[
-        str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, or the path of a checkpoint.")
+        str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, mlp, or the path of a checkpoint.")
     ] = "gnn",
     work_dir: Annotated[
         Path | None,
@@ -53,9 +50,9 @@ def tune(
             "auto-scheduler- before it for that]"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Programs measured at a time.")] = 8,
-    population: Annotated[int, typer.Option(min=8, help="Candidates that the evolutionary search keeps.")] = 64,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of programs measured at a time.")] = 8,
+    population_size: Annotated[int, typer.Option(min=8, help="Population size of the evolutionary search.")] = 64,
     compare: Annotated[
         bool,
         typer.Option(help="Time PyTorch, torch.compile and ONNX Runtime too, beside the tuned and untuned network."),
@@ -68,9 +65,9 @@ def tune(
     """Tunes a network for this CPU or others, writes it as a library, and compares it with PyTorch and ONNX Runtime.
 
     It searches for schedules with MetaSchedule or Ansor and the cost model, compiles the network with the best ones,
-    and times it in turn with TVM's default schedules, PyTorch, torch.compile and ONNX Runtime; the outputs are compared
-    too. The work directory then holds NETWORK.so, run.py that runs it with TVM alone, and report.html. Ctrl-C is safe
-    at any time: the same command goes on where it stopped.
+    and times it interleaved with TVM's default schedules, PyTorch, torch.compile and ONNX Runtime; the outputs are
+    compared too. The work directory then holds NETWORK.so, run.py that runs it with TVM alone, and report.html. Ctrl-C
+    is safe at any time: the same command resumes the search.
     """
     from tvm_gnn_cost.cli.display import Display, print_tuning
     from tvm_gnn_cost.files import check_input_file
@@ -80,16 +77,17 @@ def tune(
     from tvm_gnn_cost.tuning.report import write_report
 
     with exit_codes():
-        check_settings(trials, minutes, seed, batch, population)
+        check_settings(trials, minutes, seed, batch_size, population_size)
         check_network(network)
         check_cost_model(cost_model)
         if inputs is not None:
             check_input_file(inputs)
         shapes = shapes_by_name(shape or [])
     from tvm_gnn_cost.importing.inputs import read_inputs
+    from tvm_gnn_cost.schedulers import installed_name
     from tvm_gnn_cost.tuning.tune import default_work_dir
 
-    folder = work_dir or default_work_dir(network, cost_model, scheduler.value)
+    folder = work_dir or default_work_dir(network, cost_model, scheduler or installed_name())
     with exit_codes(f"run the same command to resume {folder}"), json_result(json) as write:
         with Display("trials", trials) as display:
             display(Stage("loading TVM"))
@@ -103,11 +101,11 @@ def tune(
                 folder,
                 shapes=shapes,
                 trusted=trusted,
-                scheduler=scheduler.value,
+                scheduler=scheduler,
                 seed=seed,
                 minutes=minutes,
-                batch=batch,
-                population=population,
+                batch_size=batch_size,
+                population_size=population_size,
                 compare=compare,
                 tracker=tracker,
                 key=key,

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.evaluation.metrics import METRICS, TaskScore, evaluate
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees
-from tvm_gnn_cost.models.segment_mlp import SegmentMLP
+from tvm_gnn_cost.models.tvm_baselines import OfflineMLP, OfflineXGB
 from tvm_gnn_cost.scoring.cost_model import CostModel
 
 Array = npt.NDArray[np.float64]
@@ -79,7 +78,7 @@ def node_count(value: float) -> Model:
     return lambda programs: (-programs.graphs.node_counts.astype(np.float64), np.full(len(programs), value))
 
 
-def trained_xgb(trees: BoostedTrees) -> Model:
+def trained_xgb(trees: OfflineXGB) -> Model:
     """TVM's XGBoost model, which reads TVM's per-store features."""
 
     def predict(programs: MeasuredPrograms) -> Prediction:
@@ -89,7 +88,7 @@ def trained_xgb(trees: BoostedTrees) -> Model:
     return predict
 
 
-def trained_mlp(mlp: SegmentMLP, value: float) -> Model:
+def trained_mlp(mlp: OfflineMLP, value: float) -> Model:
     """TVM's segment-sum MLP, which ranks, and predicts a constant throughput."""
     return lambda programs: (mlp.predict(programs), np.full(len(programs), value))
 

@@ -29,6 +29,11 @@ def scheduler(name: str | None = None) -> Scheduler:
     return chosen
 
 
+def installed_name() -> str:
+    """The name of the installed TVM's scheduler; ``meta-schedule`` without TVM."""
+    return next((name for name, (_, part) in _PACKAGES.items() if has(part)), NAMES[0])
+
+
 def holds_records(folder: Path) -> bool:
     """Whether a folder holds measure records that a scheduler reads: TenSet's layout or a MetaSchedule database."""
     return is_tenset(folder) or is_database(folder)
@@ -50,15 +55,14 @@ def scheduler_of(folder: Path) -> Scheduler:
 def package(name: str | None = None) -> Any:
     """The Python package of a scheduler.
 
-    It has ``SCHEDULER``, ``GNNCostModel``, ``OfflineTrees`` (TVM's XGBoost model, trained offline) and
+    It has ``SCHEDULER``, ``GNNCostModel``, ``XGBBaseline`` (TVM's XGBoost model, trained offline) and
     ``load_library``.
 
     Raises:
         InputError: there is no such scheduler.
         WrongTVM: the installed TVM lacks it, or there is no TVM.
     """
-    if name is None:
-        name = next((name for name, (_, part) in _PACKAGES.items() if has(part)), NAMES[0])
+    name = name or installed_name()
     if name not in _PACKAGES:
         raise InputError(f"unknown scheduler '{name}'; one of: {', '.join(NAMES)}")
     module, part = _PACKAGES[name]

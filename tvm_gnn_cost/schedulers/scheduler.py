@@ -291,8 +291,8 @@ class SearchSettings:
 
     Attributes:
         measured: Number of programs measured by earlier runs.
-        batch: Number of programs measured at a time.
-        population: Population size of the evolutionary search.
+        batch_size: Number of programs measured at a time.
+        population_size: Population size of the evolutionary search.
         seed: Seed of the search; a resumed search adds ``measured``, so that it does not draw the same programs again.
         latencies: Seconds of each task with the best schedule so far; 0 for a task that is not searched.
         floors: Estimated lower bound of each task's seconds.
@@ -300,8 +300,8 @@ class SearchSettings:
     """
 
     measured: int
-    batch: int
-    population: int
+    batch_size: int
+    population_size: int
     seed: int
     latencies: tuple[float, ...]
     floors: tuple[float, ...]

@@ -10,8 +10,8 @@ import numpy as np
 from tvm_gnn_cost.datasets.programs import SAMPLED, MeasuredPrograms, Programs
 from tvm_gnn_cost.datasets.split import Split, split
 from tvm_gnn_cost.graphs.embedding import train_vectors
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig
+from tvm_gnn_cost.models.tvm_baselines import OfflineXGB
 from tvm_gnn_cost.progress import Progress, ignore
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.scoring.cost_model import CostModel
@@ -73,7 +73,7 @@ def _untrained(config: TopKGNNConfig, programs: Programs, seed: int) -> Checkpoi
     return new_checkpoint(config, vectors, programs, seed)
 
 
-def train_xgb(trees: BoostedTrees, programs: MeasuredPrograms, parts: Split) -> BoostedTrees:
+def train_xgb(trees: OfflineXGB, programs: MeasuredPrograms, parts: Split) -> OfflineXGB:
     """Trains TVM's XGBoost model on training and validation programs together: it does not stop early.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 from tvm_gnn_cost.errors import InputError, check_range
@@ -12,15 +13,18 @@ RANGES = {
     "trials": (0, 10**9),
     "minutes": (0, 10**6),
     "seed": (0, 2**31 - 1),
-    "batch": (1, 10_000),
-    "population": (8, 100_000),
+    "batch_size": (1, 10_000),
+    "population_size": (8, 100_000),
 }
+
+#: Names of TVM's own cost models.
+TVM_MODELS = ("xgb", "random", "mlp")
 
 #: Trivial baselines of ``evaluate``: random scores, and the size of a program.
 TRIVIAL_MODELS = ("random", "constant", "node-count")
 
 
-def check_settings(trials: int | None, minutes: float | None, seed: int, batch: int, population: int) -> None:
+def check_settings(trials: int | None, minutes: float | None, seed: int, batch_size: int, population_size: int) -> None:
     """Rejects numbers of a tuning with which a search would not end or not fit into memory.
 
     Raises:
@@ -28,14 +32,15 @@ def check_settings(trials: int | None, minutes: float | None, seed: int, batch: 
     """
     for name, value in (("trials", trials), ("minutes", minutes)):
         check_range(name, value, *RANGES[name])
-    for name, value in (("seed", seed), ("batch", batch), ("population", population)):
+    for name, value in (("seed", seed), ("batch_size", batch_size), ("population_size", population_size)):
         check_range(name, math.nan if value is None else value, *RANGES[name])
-    for name, value in (("trials", trials), ("seed", seed), ("batch", batch), ("population", population)):
+    whole = {"trials": trials, "seed": seed, "batch_size": batch_size, "population_size": population_size}
+    for name, value in whole.items():
         if not isinstance(value, int | None):
             raise InputError(f"{name} must be a whole number, not {value!r}")
 
 
-def check_cost_model(name: str, others: tuple[str, ...] = ("gnn", "xgb", "random")) -> None:
+def check_cost_model(name: str | os.PathLike[str], others: tuple[str, ...] = ("gnn", *TVM_MODELS)) -> None:
     """Rejects a cost model whose file is missing.
 
     Args:

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.records import Problem
 from tvm_gnn_cost.datasets.split import networks_to_test
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.evaluation.compare import (
-    Evaluation,
-    Model,
-    compare,
-    constant,
-    gnn,
-    node_count,
-    random,
-    trained_xgb,
-)
+from tvm_gnn_cost.evaluation.compare import Evaluation, compare
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Progress, ignore
-from tvm_gnn_cost.schedulers import holds_records, package, scheduler_of
-from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.schedulers import holds_records, scheduler_of
 from tvm_gnn_cost.tuning.extract import extract
-
-#: The throughput that the trivial baselines predict.
-_CONSTANT = 0.5
+from tvm_gnn_cost.tuning.models import named_models, stored_model
 
 
 @dataclass(frozen=True)
-class NamedModel:
-    """A model as the command line names it.
-
-    Attributes:
-        predict: The model.
-        detail: Of the graphs that it reads; any will do for a baseline.
-        networks: The networks whose tasks it was trained on, as far as its card says.
-        check_scheduler: Raises InputError if it cannot judge programs of a scheduler.
-    """
-
-    predict: Model
-    detail: Detail = "statements"
-    networks: tuple[str, ...] = ()
-    check_scheduler: Callable[[str], None] = lambda _scheduler: None
-
-
-@dataclass(frozen=True)
-class Evaluations:
+class EvaluateResult:
     """How the models did.
 
     Attributes:
@@ -66,41 +39,23 @@ class Evaluations:
     problems: tuple[Problem, ...]
 
 
-def model_by_name(name: str) -> NamedModel:
-    """``random``, ``constant``, ``node-count``, ``xgb:PATH`` or a checkpoint's path.
-
-    Raises:
-        InputError: it is none of these, or the file is missing or damaged.
-        WrongTVM: ``xgb`` needs a TVM, and there is none.
-    """
-    if name == "random":
-        return NamedModel(random(0))
-    if name == "constant":
-        return NamedModel(constant(_CONSTANT))
-    if name == "node-count":
-        return NamedModel(node_count(_CONSTANT))
-    if name.startswith("xgb:"):
-        trees = package().OfflineTrees()
-        trees.load(Path(name.removeprefix("xgb:")))
-        return NamedModel(trained_xgb(trees))
-    model = CostModel.load(name)
-    return NamedModel(gnn(model), model.detail, tuple(model.card.get("networks", ())), model.check_scheduler)
-
-
 def evaluate(
-    source: Path | str,
-    models: Sequence[str],
+    source: str | os.PathLike[str],
+    models: Any,
     *,
     networks: Sequence[str] = (),
     hardware: str | None = None,
     progress: Progress = ignore,
-) -> Evaluations:
+) -> EvaluateResult:
     """Ranks the measured programs of the given networks with each model.
 
     Args:
         source: A graph store, or a folder of measure records (TenSet's layout or a MetaSchedule database), which is
             extracted for this once. A database that names no network counts as one of its folder's name.
-        models: Names of models, see :func:`model_by_name`.
+        models: One model, several, or a dict of name -> model. A model is a
+            :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, a ``GNNCostModel``, an ``XGBBaseline``, TVM's own
+            ``XGBModel`` or ``RandomModel``, the path of a checkpoint or of an XGBoost file, or the name of a baseline:
+            ``gnn`` (the checkpoint that ships), ``random``, ``constant`` or ``node-count``.
         networks: The networks whose tasks count; by default the test networks, or the only network that there is.
         hardware: In TenSet's layout, the folder of ``measure_records``; not needed where there is only one.
         progress: Receives the events of the extraction.
@@ -109,9 +64,9 @@ def evaluate(
         InputError: a model or a network is unknown, or nothing can be read or ranked.
         WrongTVM: the installed TVM cannot replay the records.
     """
-    named = {name: model_by_name(name) for name in models}
+    named = {name: stored_model(model) for name, model in named_models(models).items()}
     details = sorted({model.detail for model in named.values()})
-    with_features = any(name.startswith("xgb:") for name in models)
+    with_features = any(model.with_features for model in named.values())
     problems: tuple[Problem, ...] = ()
     if holds_records(Path(source)):
         programs, problems = _extracted(Path(source), details, with_features, networks, hardware, progress)
@@ -128,7 +83,7 @@ def evaluate(
             model.check_scheduler(scheduler)
         evaluations |= compare({name: model.predict}, programs[model.detail], chosen)
     trained_on = {name: [network for network in chosen if network in model.networks] for name, model in named.items()}
-    return Evaluations(chosen, evaluations, trained_on, problems)
+    return EvaluateResult(chosen, evaluations, trained_on, problems)
 
 
 def _extracted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tvm_gnn_cost.schedulers import scheduler_of
 from tvm_gnn_cost.schedulers.scheduler import Listing, MeasuredFolder
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.scoring.scorer import Scorer
+from tvm_gnn_cost.tuning.models import resolved
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,11 @@ class Explanation:
 
 
 def explain(
-    folder: Path | str,
+    folder: str | os.PathLike[str],
     *,
     task: str = "1",
     ranks: Sequence[int] = (1, -1),
-    cost_model: str = "gnn",
+    cost_model: Any = "gnn",
     hardware: str | None = None,
     progress: Progress = ignore,
 ) -> Explanation:
@@ -94,7 +96,8 @@ def explain(
         task: The number of a task, sorted by the latency of its fastest program with the slowest task as 1; or a part
             of its name.
         ranks: Ranks of the programs among the task's valid programs: 1 is the fastest, -1 the slowest.
-        cost_model: ``gnn`` (the checkpoint that ships), or a checkpoint's path.
+        cost_model: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, a ``GNNCostModel``, a checkpoint's path, or
+            ``gnn`` for the checkpoint that ships.
         hardware: In TenSet's layout, the folder in ``measure_records``; only needed if there are several.
         progress: Receives events.
 
@@ -105,7 +108,9 @@ def explain(
     """
     progress(Stage("loading the cost model"))
     chosen = scheduler_of(Path(folder))
-    model = CostModel.load(cost_model)
+    model = resolved(cost_model)
+    if not isinstance(model, CostModel):
+        raise InputError(f"cost_model must be a CostModel, a GNNCostModel, a checkpoint's path or 'gnn', not {model!r}")
     model.check_scheduler(chosen.name)
     scorer = model.scorer
     progress(Stage("reading the records"))

@@ -54,8 +54,8 @@ class Settings:
         cost_model: ``gnn``, ``xgb``, ``random`` or a checkpoint's path.
         seed: The seed of the search.
         target: TVM's target, as JSON.
-        batch: Number of programs measured at a time.
-        population: Population size of the evolutionary search.
+        batch_size: Number of programs measured at a time.
+        population_size: Population size of the evolutionary search.
         scheduler: Name of the scheduler.
         digest: A hash of the network and its weights; empty for a name in the catalogue.
     """
@@ -66,14 +66,14 @@ class Settings:
     cost_model: str
     seed: int
     target: str
-    batch: int
-    population: int
+    batch_size: int
+    population_size: int
     scheduler: str
     digest: str = ""
 
     def __post_init__(self) -> None:
         """Rejects numbers that are out of range."""
-        check_settings(self.trials, self.minutes, self.seed, self.batch, self.population)
+        check_settings(self.trials, self.minutes, self.seed, self.batch_size, self.population_size)
 
     def covered_by(self, trials: int, seconds: float) -> bool:
         """Whether a number of measured programs or the seconds of a search use up the budget."""
@@ -196,12 +196,34 @@ class StruckOff:
     trace: str
 
 
+@dataclass(frozen=True)
+class ModelFailures:
+    """Batches that the cost model could not score or learn from, over all runs in the work directory.
+
+    Attributes:
+        failed: Number of these batches.
+        batches: Number of batches that it was given.
+        reason: The first error.
+
+    >>> str(ModelFailures(2, 8, "could not score candidates: no memory"))
+    'the cost model failed for 2 of 8 batches: could not score candidates: no memory'
+    """
+
+    failed: int
+    batches: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the cost model failed for {self.failed} of {self.batches} batches: {self.reason}"
+
+
 @dataclass
 class TuneResult:
     """A tuning run.
 
     ``searched`` is true after a search that was not interrupted: its budget was spent, or the design spaces exhausted.
     ``library`` is the tuned network's file in ``work_dir``, and ``struck`` lists the programs excluded from it.
+    ``model_failures`` is None unless the cost model failed: where it does, the search goes on at random.
     """
 
     settings: Settings
@@ -212,6 +234,7 @@ class TuneResult:
     curve: list[CurvePoint] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     searched: bool = False
+    model_failures: ModelFailures | None = None
     library: str = ""
     end_to_end: EndToEnd | None = None
     struck: list[StruckOff] = field(default_factory=list)
@@ -366,6 +389,8 @@ def _check(result: TuneResult) -> None:
         check_range("the trials of a point of the curve", point.trials, 0, math.inf)
         check_range("the seconds of a point of the curve", point.seconds, 0, _LONGEST)
         check_range("the latency of a point of the curve", point.latency, _LATENCY[0], math.inf)
+    if result.model_failures is not None:
+        check_range("the failures of the cost model", result.model_failures.failed, 1, result.model_failures.batches)
     for phase, seconds in result.seconds.items():
         check_range(f"the seconds of phase '{phase}'", seconds, 0, _LONGEST)
     if result.end_to_end is not None:
@@ -400,7 +425,7 @@ def resume(
             raise InputError(f"{work_dir} has {records} but no {FILE_NAME}; choose another directory")
         return TuneResult(settings, machine, versions, datetime.date.today().isoformat(), work_dir=work_dir)
     result = load_result(work_dir)
-    for name in ("scheduler", "network", "cost_model", "seed", "target", "batch", "population"):
+    for name in ("scheduler", "network", "cost_model", "seed", "target", "batch_size", "population_size"):
         there, asked = getattr(result.settings, name), getattr(settings, name)
         if there != asked:
             raise InputError(

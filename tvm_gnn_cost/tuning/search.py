@@ -49,15 +49,15 @@ def search(
         scheduler.learn_records(model, tasks, listener.work_dir)
     progress(Stage("searching"))
     # With few trials, every task gets one or two, and the rest is for the search.
-    share = settings.batch if settings.trials is None else settings.trials // len(tasks)
-    screening.measure(tasks, max(1, min(share, settings.batch // 2)), listener)
+    share = settings.batch_size if settings.trials is None else settings.trials // len(tasks)
+    screening.measure(tasks, max(1, min(share, settings.batch_size // 2)), listener)
     if listener.finished():
         return
     fastest = max((task.flops / task.latency for task in result.tasks if task.best is not None), default=0.0)
     later = SearchSettings(
         result.trials,
-        settings.batch,
-        settings.population,
+        settings.batch_size,
+        settings.population_size,
         settings.seed,
         tuple(task.latency if is_open else 0.0 for task, is_open in zip(result.tasks, open_tasks(result), strict=True)),
         # Noise, and that a task may be faster than all others so far.

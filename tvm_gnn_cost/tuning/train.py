@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,14 @@ from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import check_file
 from tvm_gnn_cost.models.losses import combine
 from tvm_gnn_cost.models.topk_gnn import PRESETS
+from tvm_gnn_cost.models.tvm_baselines import OfflineXGB
 from tvm_gnn_cost.progress import Advanced, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import package
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.training.fit import preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
+from tvm_gnn_cost.tuning.models import resolved
 
 #: The models that can be trained: the presets, and TVM's own.
 MODELS = (*PRESETS, "xgb")
@@ -35,22 +40,9 @@ _MEMORY_SHARE = 1 / 8
 _MOST_DEVICES = 64
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A trained model.
-
-    Attributes:
-        output: Its file.
-        training: What it was trained on and how, as its card says.
-    """
-
-    output: Path
-    training: dict[str, Any]
-
-
 def train(
-    store: Path | str,
-    output: Path | str,
+    store: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     model: str = "gnn",
     held_out: Sequence[str] = (),
@@ -60,26 +52,30 @@ def train(
     seed: int = 0,
     accelerator: str = "cpu",
     devices: int = 1,
-    start: Path | str | None = None,
+    start: CostModel | str | os.PathLike[str] | None = None,
     progress: Progress = ignore,
-) -> Trained:
-    """Trains a model and writes its file; an interrupted training goes on at its last epoch.
+) -> CostModel | OfflineXGB:
+    """Trains a model; with ``output``, it is written, and an interrupted training resumes after its last epoch.
 
     A store larger than memory is read while it is trained on, which gives the same model; ``xgb`` needs all of it.
 
     Args:
         store: A graph store, see :func:`~tvm_gnn_cost.tuning.extract.extract`.
-        output: The checkpoint to write; XGBoost's JSON for ``xgb``.
+        output: The checkpoint to write; XGBoost's JSON for ``xgb``. None to write nothing.
         model: ``gnn``, ``tpgnn`` (as published) or ``xgb`` (TVM's own).
         held_out: Networks whose tasks do not train; the test networks by default.
         loss: One of ``models.losses.LOSSES``, or several joined by ``+``; the preset's own by default.
-        epochs: At most so many.
-        learning_rate: The peak.
-        seed: Of weights, order and validation tasks.
+        epochs: Maximum number of epochs.
+        learning_rate: Peak of the learning rate.
+        seed: Seeds the weights, the order of the tasks and the choice of the validation tasks.
         accelerator: Lightning's ``cpu``, ``gpu`` or ``auto``.
         devices: With several, Lightning's DDP, which shares out the tasks of each step.
-        start: A checkpoint to go on training from.
+        start: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or a checkpoint's path, to continue training from.
         progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before what else takes long.
+
+    Returns:
+        The trained :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, with its ``history``; for ``xgb`` an
+        ``XGBBaseline``.
 
     Raises:
         InputError: an argument is wrong, or the store is empty or damaged.
@@ -91,20 +87,23 @@ def train(
     if loss is not None:
         combine(loss)  # a misspelt one is found out now
     check_range("epochs", epochs, 1, 100_000)
-    check_range("learning rate", learning_rate, 1e-12, 100)
+    check_range("learning_rate", learning_rate, 1e-12, 100)
     check_range("seed", seed, 0, 2**31 - 1)
     # Each device is a process.
     check_range("devices", devices, 1, _MOST_DEVICES)
-    output = Path(output)
-    check_file(output)
-    earlier = Checkpoint.load(Path(start)) if start else None
+    if output is not None:
+        output = Path(output)
+        check_file(output)
+    earlier = None if start is None else _checkpoint_of(start)
     graphs = GraphStore(Path(store))
     if model == "xgb":
         measured = graphs.load(with_features=True)
         parts = _split(measured, held_out, seed)
         progress(Stage("training"))
-        train_xgb(package().OfflineTrees(seed), measured, parts).save(output)
-        return Trained(output, {"train_programs": len(parts.train) + len(parts.validation)})
+        xgb = train_xgb(package().XGBBaseline(seed), measured, parts)
+        if output is not None:
+            xgb.save(output)
+        return xgb
     programs = graphs.programs(int(_MEMORY_SHARE * psutil.virtual_memory().total / devices))
     if earlier is not None:
         for scheduler in sorted({task.scheduler for task in programs.tasks}):
@@ -119,20 +118,22 @@ def train(
         **{name: value for name, value in given.items() if value is not None},
     )
     progress(Advanced(0, settings.epochs))
-    unfinished = output.with_name(f"{output.name}.unfinished")
-    checkpoint = train_gnn(
-        programs,
-        parts,
-        PRESETS[model],
-        settings,
-        unfinished,
-        earlier,
-        progress,
-    )
-    rank_zero_only(checkpoint.save)(output)
+    if output is None:
+        with TemporaryDirectory() as unfinished:
+            return train_gnn(programs, parts, PRESETS[model], settings, Path(unfinished), earlier, progress)
+    folder = output.with_name(f"{output.name}.unfinished")
+    trained = train_gnn(programs, parts, PRESETS[model], settings, folder, earlier, progress)
+    rank_zero_only(trained.save)(output)
     # Not before: a kill in between would lose the training.
-    rank_zero_only(shutil.rmtree)(unfinished)
-    return Trained(output, checkpoint.card["training"])
+    rank_zero_only(shutil.rmtree)(folder)
+    return trained
+
+
+def _checkpoint_of(start: Any) -> Checkpoint:
+    model = resolved(start)
+    if not isinstance(model, CostModel):
+        raise InputError(f"start must be a CostModel or a checkpoint's path, not {start!r}")
+    return model.checkpoint
 
 
 def _split(programs: Programs, held_out: Sequence[str], seed: int) -> Split:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ from tvm_gnn_cost.tuning.choosing import Chooser
 from tvm_gnn_cost.tuning.compiling import Compiler, run_once
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
 from tvm_gnn_cost.tuning.library import write_library
-from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult, resume
+from tvm_gnn_cost.tuning.models import name_of_model, resolved
+from tvm_gnn_cost.tuning.result import ModelFailures, Settings, TaskResult, TuneResult, resume
 from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, samples_of_a_task, search
 
 #: Floating point operations of a task up to which its default schedule is measured too.
@@ -39,19 +41,19 @@ _MINUTES = 5.0
 
 
 def tune(
-    network: Any = "resnet-18",
+    network: Any,
     example_inputs: Any = None,
     trials: int | None = None,
-    cost_model: str = "gnn",
-    work_dir: Path | str | None = None,
+    cost_model: Any = "gnn",
+    work_dir: str | os.PathLike[str] | None = None,
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     trusted: bool = False,
     scheduler: str | None = None,
     seed: int = 0,
     minutes: float | None = None,
-    batch: int = 8,
-    population: int = 64,
+    batch_size: int = 8,
+    population_size: int = 64,
     compare: bool = True,
     tracker: str = "",
     key: str = "",
@@ -71,7 +73,9 @@ def tune(
             ``nn.Module`` needs them; others are drawn where they are missing.
         trials: Programs to measure in all; the last batch is measured whole, so it may be a few more. No limit if None.
             With 0, nothing is measured: the cost model's first choice of each task is compiled.
-        cost_model: ``gnn`` (the checkpoint that ships), ``xgb``, ``random``, or a checkpoint's path.
+        cost_model: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, a ``GNNCostModel``, a cost model of TVM's
+            interface, a checkpoint's path, or a name: ``gnn`` (the checkpoint that ships), ``xgb``, ``random`` or, with
+            MetaSchedule, ``mlp``. A model that is given learns in the search.
         work_dir: Where the records, the result (``tuning.json``) and TVM's logs are kept; by default
             :func:`default_work_dir`.
         shapes: The shapes of inputs whose sizes the network leaves open, by name.
@@ -80,8 +84,8 @@ def tune(
         seed: Of the search.
         minutes: Minutes until the search ends, in all runs in ``work_dir``; loading the network counts, compiling and
             comparing it come on top. No limit if None; 5 if there is no limit of trials either.
-        batch: Programs measured at a time.
-        population: Candidates that the evolutionary search keeps.
+        batch_size: Programs measured at a time.
+        population_size: Candidates that the evolutionary search keeps.
         compare: Whether to time PyTorch, torch.compile and ONNX Runtime beside the tuned and the untuned network; they
             are not timed on a tracker's machines.
         tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs and the network; both are built
@@ -99,13 +103,15 @@ def tune(
         KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
     """
     # What is misspelt or out of range is found out now and not when the network is loaded.
-    check_settings(trials, minutes, seed, batch, population)
+    check_settings(trials, minutes, seed, batch_size, population_size)
     check_network(network)
     chosen = scheduler_named(scheduler)
-    if cost_model not in ("xgb", "random"):
+    if isinstance(cost_model, str | os.PathLike):
         check_cost_model(cost_model)
-        CostModel.load(cost_model).check_scheduler(chosen.name)
-    folder = Path(work_dir) if work_dir is not None else default_work_dir(network, cost_model, chosen.name)
+    model, model_name = resolved(cost_model), name_of_model(cost_model)
+    if isinstance(model, CostModel):
+        model.check_scheduler(chosen.name)
+    folder = Path(work_dir) if work_dir is not None else default_work_dir(network, model_name, chosen.name)
     check_folder(folder)
     machines, built_for = tracker_at(tracker, key), chosen.target("", target)
     if machines is not None:
@@ -116,7 +122,16 @@ def tune(
     progress(Stage("loading the network"))
     loaded = chosen.network(network, example_inputs, shapes, trusted)
     settings = Settings(
-        loaded.name, trials, minutes, cost_model, seed, str(built_for), batch, population, chosen.name, loaded.digest
+        loaded.name,
+        trials,
+        minutes,
+        model_name,
+        seed,
+        str(built_for),
+        batch_size,
+        population_size,
+        chosen.name,
+        loaded.digest,
     )
     result = resume(settings, folder, chosen.records_file, chosen.versions(), describe_measuring(machines))
     compare = compare and machines is None
@@ -125,7 +140,9 @@ def tune(
     if not result.finished or not (folder / result.library).is_file():
         with interruptible() as interrupted, _cost_model_log(folder, progress):
             result.spend("preparation", time.perf_counter() - start)
-            _run(chosen, built_for, machines, loaded, result, folder, compare, progress, interrupted)
+            # A GNNCostModel stays what it is: it may be strict.
+            searching = cost_model if hasattr(cost_model, "search") else model
+            _run(chosen, built_for, machines, loaded, searching, result, folder, compare, progress, interrupted)
     return result
 
 
@@ -146,6 +163,7 @@ def _run(
     target: Any,
     tracker: Tracker | None,
     network: Network,
+    cost_model: Any,
     result: TuneResult,
     work_dir: Path,
     compare: bool,
@@ -157,7 +175,8 @@ def _run(
     settings = result.settings
     progress(Stage("loading the cost model"))
     tasks = scheduler.tasks(network, target)
-    model = scheduler.cost_model(settings.cost_model, settings.seed, len(tasks), settings.batch)
+    model = scheduler.cost_model(cost_model, settings.seed, len(tasks), settings.batch_size)
+    failures = _FailureCount(model, result)
     work_dir.mkdir(parents=True, exist_ok=True)
     screening = Screening(scheduler, model, target, samples_of_a_task(len(tasks)), settings.seed, tracker)
     listener = ResultListener(result, work_dir, progress, interrupted)
@@ -184,12 +203,16 @@ def _run(
         try:
             search(scheduler, tasks, model, screening, listener)
         finally:
+            failures.update(result)
             result.save(work_dir)
     result.searched = True
     result.save(work_dir)
     start, before = time.perf_counter(), dict(screening.seconds)
     chooser = Chooser(screening, tasks, result, work_dir, progress)
     chooser.choose()
+    failures.update(result)
+    if result.model_failures is not None:
+        progress(Note(f"warning: {result.model_failures}"))
     for phase, seconds in screening.seconds.items():
         result.spend(phase, seconds - before[phase])
     drawing = sum(screening.seconds.values()) - sum(before.values())
@@ -260,6 +283,25 @@ def _measure_untuned(
             said = outcome.message[-300:]
             raise WorkError(f"the default schedule of task {tasks[i].name} failed ({outcome.failure}): {said}")
         result.tasks[i].untuned = outcome.latency
+
+
+class _FailureCount:
+    """Counts for a result what the cost model failed for in this run, beside what it failed for in earlier ones."""
+
+    def __init__(self, model: Any, result: TuneResult) -> None:
+        #: Of a cost model of TVM nothing is counted: its errors end the search.
+        self.guard = getattr(model, "search", None)
+        self.earlier = result.model_failures or ModelFailures(0, 0, "")
+        self.before = (self.guard.failed, self.guard.batches) if self.guard is not None else (0, 0)
+
+    def update(self, result: TuneResult) -> None:
+        """Sets the result's failures."""
+        if self.guard is None:
+            return
+        failed = self.earlier.failed + self.guard.failed - self.before[0]
+        batches = self.earlier.batches + self.guard.batches - self.before[1]
+        if failed:
+            result.model_failures = ModelFailures(failed, batches, self.earlier.reason or self.guard.reason)
 
 
 class _Notes(logging.Handler):

@@ -21,7 +21,7 @@ def scheduler() -> AutoScheduler:
 
 
 def test_xgboost_ranks_after_a_batch_of_every_task(scheduler: AutoScheduler) -> None:
-    assert scheduler.cost_model("xgb", 0, tasks=4, batch=8).num_warmup_sample == 32
+    assert scheduler.cost_model("xgb", 0, tasks=4, batch_size=8).num_warmup_sample == 32
 
 
 def test_the_version_of_tvm_is_in_no_package(scheduler: AutoScheduler) -> None:

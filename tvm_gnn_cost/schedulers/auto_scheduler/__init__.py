@@ -12,18 +12,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import OfflineTrees
     from tvm_gnn_cost.schedulers.auto_scheduler.compile import load_library
     from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
     from tvm_gnn_cost.schedulers.auto_scheduler.records import count_applicable
     from tvm_gnn_cost.schedulers.auto_scheduler.scheduler import SCHEDULER, AutoScheduler
     from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
+    from tvm_gnn_cost.schedulers.auto_scheduler.xgb_baseline import XGBBaseline
 
 __all__ = [
     "SCHEDULER",
     "AutoScheduler",
     "GNNCostModel",
-    "OfflineTrees",
+    "XGBBaseline",
     "count_applicable",
     "load_library",
     "make_policies",
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "SCHEDULER": "scheduler",
     "AutoScheduler": "scheduler",
-    "OfflineTrees": "boosted_trees",
+    "XGBBaseline": "xgb_baseline",
     "GNNCostModel": "cost_model",
     "count_applicable": "records",
     "load_library": "compile",

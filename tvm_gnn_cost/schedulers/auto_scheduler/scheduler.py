@@ -18,7 +18,7 @@ from tvm.auto_scheduler.measure import MeasureInput
 from tvm.target import Target
 
 from tvm_gnn_cost.datasets.records import is_database, last_line
-from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.networks.catalogue import expand_groups
 from tvm_gnn_cost.schedulers.auto_scheduler.builder import Program, build_and_export
@@ -160,6 +160,8 @@ class AutoScheduler:
         if model == "xgb":
             # It starts to rank after one batch of every task.
             return auto_scheduler.XGBModel(num_warmup_sample=tasks * batch_size, verbose_eval=0)
+        if model == "mlp":
+            raise InputError("auto_scheduler has no cost model 'mlp'; choose gnn, xgb or random")
         return GNNCostModel(model)
 
     def score(self, model: Any, task: Task, target: Target, candidates: Sequence[Any]) -> npt.NDArray[np.float64]:

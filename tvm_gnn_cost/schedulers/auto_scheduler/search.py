@@ -57,7 +57,7 @@ def search(
     policies = make_policies(
         search_tasks,
         model,
-        params={"evolutionary_search_population": settings.population},
+        params={"evolutionary_search_population": settings.population_size},
         # A resumed search must not draw the same random programs again.
         seed=policy_seed(settings.seed + settings.measured),
         verbose=0,
@@ -74,7 +74,7 @@ def search(
         scheduler = auto_scheduler.TaskScheduler(search_tasks, weights, load_log_file=seen, callbacks=[])
         options = auto_scheduler.TuningOptions(
             num_measure_trials=_UNLIMITED,
-            num_measures_per_round=settings.batch,
+            num_measures_per_round=settings.batch_size,
             # These two call the replacements of _measurement().
             builder=auto_scheduler.LocalBuilder(),
             runner=auto_scheduler.LocalRunner(),

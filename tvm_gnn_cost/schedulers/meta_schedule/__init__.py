@@ -13,18 +13,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import OfflineTrees
     from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
     from tvm_gnn_cost.schedulers.meta_schedule.compile import load_library
     from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
     from tvm_gnn_cost.schedulers.meta_schedule.scheduler import SCHEDULER, MetaSchedule
+    from tvm_gnn_cost.schedulers.meta_schedule.xgb_baseline import XGBBaseline
 
 __all__ = [
     "SCHEDULER",
     "GNNCostModel",
     "MetaSchedule",
-    "OfflineTrees",
     "PooledBuilder",
+    "XGBBaseline",
     "load_library",
 ]
 
@@ -32,7 +32,7 @@ _HOMES = {
     "SCHEDULER": "scheduler",
     "GNNCostModel": "cost_model",
     "MetaSchedule": "scheduler",
-    "OfflineTrees": "boosted_trees",
+    "XGBBaseline": "xgb_baseline",
     "PooledBuilder": "builder",
     "load_library": "compile",
 }

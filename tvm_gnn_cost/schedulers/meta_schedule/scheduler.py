@@ -42,6 +42,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.work_dir import (
     records_by_task,
     strike,
 )
+from tvm_gnn_cost.schedulers.mlp_baseline import mlp_search_model
 from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
     Machine,
@@ -167,6 +168,8 @@ class MetaSchedule:
             return ms.cost_model.RandomModel(seed=seed)
         if model == "xgb":
             return ms.cost_model.XGBModel(num_tuning_cores=ms.utils.cpu_count(logical=False))
+        if model == "mlp":
+            return mlp_search_model(seed)
         return GNNCostModel(model)
 
     def score(

@@ -67,7 +67,9 @@ def search(
         quiet_console()
         # Not larger than the batch needs: every candidate takes milliseconds, which dominated the search.
         strategy = ms.search_strategy.EvolutionarySearch(
-            population_size=settings.population, init_min_unmeasured=settings.population // 2, genetic_num_iters=2
+            population_size=settings.population_size,
+            init_min_unmeasured=settings.population_size // 2,
+            genetic_num_iters=2,
         )
         contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
             [task.workload for task in tasks],
@@ -90,7 +92,7 @@ def search(
                     task_weights=weights,
                     work_dir=str(work_dir),
                     max_trials_global=_UNLIMITED,
-                    num_trials_per_iter=settings.batch,
+                    num_trials_per_iter=settings.batch_size,
                     builder=PooledBuilder(verifier.pool, now),
                     runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker), lambda: now().arguments),
                     database=database,

@@ -12,22 +12,23 @@ import xgboost
 from tvm.s_tir.meta_schedule.cost_model import XGBModel
 from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
 
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
+from tvm_gnn_cost.models.tvm_baselines import Matrices, OfflineXGB
 
 #: Stores of a program that TVM can train on among many others of fewer.
 MOST_STORES = 8
 
 
-class OfflineTrees(BoostedTrees):
+class XGBBaseline(OfflineXGB):
     """MetaSchedule's ``XGBModel`` with its labels, objective and settings.
 
     Args:
         seed: Seed of XGBoost.
         most_stores: Programs of more stores do not train it.
+        model: TVM's model, maybe trained; a new one if None.
     """
 
-    def __init__(self, seed: int = 0, most_stores: int = MOST_STORES) -> None:
-        self.model = XGBModel(config=XGBConfig(seed=seed), verbose_eval=0)
+    def __init__(self, seed: int = 0, most_stores: int = MOST_STORES, model: XGBModel | None = None) -> None:
+        self.model = XGBModel(config=XGBConfig(seed=seed), verbose_eval=0) if model is None else model
         self.most_stores = most_stores
 
     def train(self, features: Matrices, throughput: npt.NDArray[np.float32], _task: npt.NDArray[np.int32]) -> None:

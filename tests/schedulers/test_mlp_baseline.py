@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import tempfile
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import torch
 from tests import synthetic
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.models.segment_mlp import SegmentMLP
-from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.models.tvm_baselines import OfflineMLP
+from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline
 
 pytestmark = pytest.mark.needs("tvm")
 
@@ -31,14 +32,14 @@ def programs() -> MeasuredPrograms:
 
 
 @pytest.fixture(scope="module")
-def mlp(programs: MeasuredPrograms) -> SegmentMLP:
-    made = scheduler().segment_mlp(3)
+def mlp(programs: MeasuredPrograms) -> OfflineMLP:
+    made = mlp_baseline(3)
     made.trainer.num_epoch_full = 20
     made.fit(programs)
     return made
 
 
-def test_it_learns_to_rank(mlp: SegmentMLP, programs: MeasuredPrograms) -> None:
+def test_it_learns_to_rank(mlp: OfflineMLP, programs: MeasuredPrograms) -> None:
     scores = mlp.predict(programs)
     assert scores[5] == scores.min()
     known = np.arange(len(programs)) != 5
@@ -46,23 +47,23 @@ def test_it_learns_to_rank(mlp: SegmentMLP, programs: MeasuredPrograms) -> None:
 
 
 def test_a_seed_gives_the_same_model_and_shifts_no_other_random_numbers(
-    mlp: SegmentMLP, programs: MeasuredPrograms
+    mlp: OfflineMLP, programs: MeasuredPrograms
 ) -> None:
     random.seed(5)
     torch.manual_seed(5)
     expected = (random.Random(5).random(), torch.rand(1, generator=torch.Generator().manual_seed(5)))
-    again = scheduler().segment_mlp(3)
+    again = mlp_baseline(3)
     again.trainer.num_epoch_full = 20
     again.fit(programs)
     assert (random.random(), torch.rand(1)) == expected
     np.testing.assert_allclose(again.predict(programs), mlp.predict(programs))
-    other = scheduler().segment_mlp(4)
-    assert not np.allclose(other.predict(programs), scheduler().segment_mlp(3).predict(programs))
+    other = mlp_baseline(4)
+    assert not np.allclose(other.predict(programs), mlp_baseline(3).predict(programs))
 
 
 def test_a_training_leaves_no_file(programs: MeasuredPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    made = scheduler().segment_mlp(0)
+    made = mlp_baseline(0)
     made.trainer.num_epoch_full = 10
     made.fit(programs)
     assert not list(tmp_path.iterdir())
@@ -70,4 +71,14 @@ def test_a_training_leaves_no_file(programs: MeasuredPrograms, tmp_path: Path, m
 
 def test_programs_without_features_are_refused() -> None:
     with pytest.raises(InputError, match="no per-store features, which TVM's models read"):
-        scheduler().segment_mlp(0).fit(synthetic.programs(2, 6))
+        mlp_baseline(0).fit(synthetic.programs(2, 6))
+
+
+def test_it_has_tvms_settings() -> None:
+    from tvm_gnn_cost.installed import ms
+
+    theirs = import_module(f"{ms.__name__}.cost_model.mlp_model")
+    trainer = mlp_baseline(0).trainer
+    for name, value in theirs.TrainerConfig().to_dict().items():
+        assert getattr(trainer, name) == value
+    assert trainer.state.model.encoder[0].weight.shape == (theirs.SegmentSumMLPConfig().hidden_dim, PER_STORE_COLUMNS)

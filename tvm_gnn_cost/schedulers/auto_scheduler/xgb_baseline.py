@@ -7,19 +7,20 @@ import numpy.typing as npt
 import xgboost
 from tvm.auto_scheduler.cost_model import XGBModel, xgb_model
 
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
+from tvm_gnn_cost.models.tvm_baselines import Matrices, OfflineXGB
 
 
-class OfflineTrees(BoostedTrees):
+class XGBBaseline(OfflineXGB):
     """``auto_scheduler``'s ``XGBModel`` with its labels, weights, objective and settings.
 
     Args:
         seed: Seed of XGBoost.
+        model: TVM's model, maybe trained; a new one if None.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, model: XGBModel | None = None) -> None:
         # XGBModel takes the seed 0 for its default.
-        self.model = XGBModel(verbose_eval=0, seed=seed + 1)
+        self.model = XGBModel(verbose_eval=0, seed=seed + 1) if model is None else model
 
     def train(self, features: Matrices, throughput: npt.NDArray[np.float32], task: npt.NDArray[np.int32]) -> None:
         """Trains as TVM does, which stops early by the error on the training programs."""

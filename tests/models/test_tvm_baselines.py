@@ -12,10 +12,10 @@ import xgboost
 from tests import synthetic
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.models.boosted_trees import BoostedTrees, Matrices
+from tvm_gnn_cost.models.tvm_baselines import Matrices, OfflineXGB
 
 
-class SumOfStores(BoostedTrees):
+class SumOfStores(OfflineXGB):
     """Boosted trees on the sum over a program's stores."""
 
     def __init__(self) -> None:
@@ -96,8 +96,7 @@ def test_a_saved_model_predicts_the_same(
     expected = tmp_path / f"expected{path.suffix}"
     trees.booster.save_model(expected)
     assert path.read_bytes() == expected.read_bytes()
-    loaded = SumOfStores()
-    loaded.load(path)
+    loaded = SumOfStores.load(path)
     np.testing.assert_array_equal(loaded.predict(programs), trees.predict(programs))
     trees.save(path)
     assert os.listdir(path.parent).count(path.name) == 1
@@ -105,9 +104,7 @@ def test_a_saved_model_predicts_the_same(
 
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "bytes", "flipped", "other JSON"])
-def test_a_damaged_file_is_named_and_changes_nothing(
-    trees: SumOfStores, tmp_path: Path, suffix: str, damage: str
-) -> None:
+def test_a_damaged_file_is_named(trees: SumOfStores, tmp_path: Path, suffix: str, damage: str) -> None:
     path = tmp_path / f"trees.{suffix}"
     trees.save(path)
     whole = path.read_bytes()
@@ -121,19 +118,17 @@ def test_a_damaged_file_is_named_and_changes_nothing(
             "other JSON": b'{"learner": {}}',
         }[damage]
     )
-    before = trees.booster
     with pytest.raises(InputError, match=rf"trees\.{suffix}: not a model file of XGBoost \("):
-        trees.load(path)
-    assert trees.booster is before
+        SumOfStores.load(path)
 
 
-def test_a_missing_file_is_named(trees: SumOfStores, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json: there is no such file; 'tvm-gnn-cost train --model xgb' makes"):
-        trees.load(tmp_path / "none.json")
+        SumOfStores.load(tmp_path / "none.json")
 
 
-def test_a_model_of_something_else_is_refused(trees: SumOfStores, tmp_path: Path) -> None:
+def test_a_model_of_something_else_is_refused(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).random((20, 3))
     xgboost.train({}, xgboost.DMatrix(rows, label=rows[:, 0]), 2).save_model(tmp_path / "other.json")
     with pytest.raises(InputError, match=f"a model of 3 features, not of TVM's {PER_STORE_COLUMNS} per-store ones"):
-        trees.load(tmp_path / "other.json")
+        SumOfStores.load(tmp_path / "other.json")

@@ -10,7 +10,7 @@ from tvm.s_tir.meta_schedule.cost_model import XGBModel
 
 from tests import synthetic
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
-from tvm_gnn_cost.schedulers.meta_schedule.boosted_trees import OfflineTrees
+from tvm_gnn_cost.schedulers.meta_schedule.xgb_baseline import XGBBaseline
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def programs() -> MeasuredPrograms:
 
 
 def test_it_learns_to_rank(programs: MeasuredPrograms) -> None:
-    model = OfflineTrees(seed=3)
+    model = XGBBaseline(seed=3)
     model.fit(programs)
     scores = model.predict(programs)
     assert scores[5] == 0
@@ -39,17 +39,16 @@ def test_programs_of_many_stores_do_not_spoil_the_training(programs: MeasuredPro
     assert features is not None
     matrices = [features[i] for i in range(len(programs))]
     matrices[7] = np.repeat(matrices[7][:1], 14, axis=0)
-    model = OfflineTrees(seed=3)
+    model = XGBBaseline(seed=3)
     model.fit(replace(programs, per_store_features=RaggedFeatures.from_matrices(matrices)))
     assert np.abs(model.predict(programs)).max() < 2
 
 
 def test_its_file_is_one_of_tvms(programs: MeasuredPrograms, tmp_path: Path) -> None:
-    model = OfflineTrees()
+    model = XGBBaseline()
     model.fit(programs)
     model.save(tmp_path / "trees.json")
-    theirs, other = XGBModel(), OfflineTrees()
-    other.load(tmp_path / "trees.json")
+    theirs, other = XGBModel(), XGBBaseline.load(tmp_path / "trees.json")
     theirs.booster = other.booster
     features = programs.per_store_features
     assert features is not None
@@ -61,7 +60,7 @@ def test_training_logs_nothing_and_leaves_tvms_logger_as_it_was(
 ) -> None:
     logger = logging.getLogger("tvm.s_tir.meta_schedule.cost_model.xgb_model")
     logger.setLevel(logging.INFO)
-    OfflineTrees().fit(programs)
+    XGBBaseline().fit(programs)
     assert logger.level == logging.INFO
     assert not [record for record in caplog.records if record.name == logger.name]
     logger.setLevel(logging.NOTSET)

@@ -10,7 +10,7 @@ from tvm.auto_scheduler.cost_model.xgb_model import feature_to_pack_sum_xgbmatri
 
 from tests import synthetic
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
-from tvm_gnn_cost.schedulers.auto_scheduler.boosted_trees import OfflineTrees
+from tvm_gnn_cost.schedulers.auto_scheduler.xgb_baseline import XGBBaseline
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def programs() -> MeasuredPrograms:
 
 
 def test_it_learns_to_rank_and_repeats_itself(programs: MeasuredPrograms) -> None:
-    first, second = OfflineTrees(seed=3), OfflineTrees(seed=3)
+    first, second = XGBBaseline(seed=3), XGBBaseline(seed=3)
     for model in (first, second):
         model.fit(programs)
     scores = first.predict(programs)
@@ -37,7 +37,7 @@ def test_it_learns_to_rank_and_repeats_itself(programs: MeasuredPrograms) -> Non
 
 
 def test_its_file_is_one_of_tvms(programs: MeasuredPrograms, tmp_path: Path) -> None:
-    model, theirs = OfflineTrees(), XGBModel(verbose_eval=0)
+    model, theirs = XGBBaseline(), XGBModel(verbose_eval=0)
     model.fit(programs)
     model.save(tmp_path / "trees.json")
     theirs.load(str(tmp_path / "trees.json"))
@@ -49,4 +49,4 @@ def test_its_file_is_one_of_tvms(programs: MeasuredPrograms, tmp_path: Path) -> 
 
 
 def test_seed_0_is_a_seed() -> None:
-    assert OfflineTrees(0).model.xgb_params["seed"] == 1
+    assert XGBBaseline(0).model.xgb_params["seed"] == 1
