@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM, check_range
+from tvm_gnn_cost.errors import InputError, WorkError, WrongTVMError, check_range
 
 
 @pytest.mark.parametrize(
     ("kind", "bases"),
-    [(InputError, (ValueError,)), (WorkError, (RuntimeError,)), (WrongTVM, (WorkError, ImportError))],
+    [(InputError, (ValueError,)), (WorkError, (RuntimeError,)), (WrongTVMError, (WorkError, ImportError))],
 )
 def test_callers_can_catch_the_errors_of_python(kind: type[Exception], bases: tuple[type[Exception], ...]) -> None:
     for base in bases:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tvm_gnn_cost
-from tvm_gnn_cost.errors import WrongTVM
+from tvm_gnn_cost.errors import WrongTVMError
 
 #: Needs a TVM, see ``test_without_tvm_a_scheduler_is_refused_in_one_sentence``.
 OF_A_SCHEDULER = ("GNNCostModel",)
@@ -51,7 +51,7 @@ def test_the_public_names_are_listed() -> None:
 @pytest.mark.parametrize("name", OF_A_SCHEDULER)
 def test_without_tvm_a_scheduler_is_refused_in_one_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tvm", None)
-    with pytest.raises(WrongTVM, match=r"^this needs .*; found no TVM at all$") as error:
+    with pytest.raises(WrongTVMError, match=r"^this needs .*; found no TVM at all$") as error:
         exec(f"from tvm_gnn_cost import {name}")
     assert isinstance(error.value, ImportError)
     assert "\n" not in str(error.value)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost import tpugraphs, xla_cpu
     from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.datasets.store import GraphStore
-    from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
+    from tvm_gnn_cost.errors import InputError, WorkError, WrongTVMError
     from tvm_gnn_cost.graphs.extraction import extract_graphs
     from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
     from tvm_gnn_cost.scoring.cost_model import CostModel
@@ -42,7 +42,7 @@ __all__ = [
     "GraphStore",
     "InputError",
     "WorkError",
-    "WrongTVM",
+    "WrongTVMError",
     "check_data",
     "collect",
     "evaluate",
@@ -61,7 +61,7 @@ _HOMES = {
     "GraphStore": "datasets.store",
     "InputError": "errors",
     "WorkError": "errors",
-    "WrongTVM": "errors",
+    "WrongTVMError": "errors",
     "check_data": "datasets.check_data",
     "collect": "tuning.collect",
     "evaluate": "tuning.evaluate",

@@ -14,7 +14,7 @@ class WorkError(RuntimeError):
     """The input was right but the work failed: for example a build, a run, or a training that diverged."""
 
 
-class WrongTVM(WorkError, ImportError):
+class WrongTVMError(WorkError, ImportError):
     """The installed TVM lacks what the call needs, or no TVM is installed."""
 
 

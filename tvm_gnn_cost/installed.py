@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_gnn_cost.errors import WrongTVM
+from tvm_gnn_cost.errors import WrongTVMError
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -52,13 +52,13 @@ def require_tvm(part: str) -> None:
     """Checks that the installed TVM has the subpackage ``auto_scheduler`` or ``s_tir``.
 
     Raises:
-        WrongTVM: TVM lacks it or is missing; the message says what was found and what to do.
+        WrongTVMError: TVM lacks it or is missing; the message says what was found and what to do.
     """
     if not has(part):
-        raise WrongTVM(f"this needs {_NEEDED[part]}; found {_found()}")
+        raise WrongTVMError(f"this needs {_NEEDED[part]}; found {_found()}")
     # TVM 0.25 has s_tir, but keeps buffers apart from variables: its programs would become other graphs.
     if part == "s_tir" and "apache-tvm 0.25." in _found():
-        raise WrongTVM(f"this needs TVM 0.26 or 0.27; found {_found()}; pip install 'tvm-gnn-cost[tvm]'")
+        raise WrongTVMError(f"this needs TVM 0.26 or 0.27; found {_found()}; pip install 'tvm-gnn-cost[tvm]'")
 
 
 def _folder() -> Path | None:

@@ -10,7 +10,7 @@ import typer
 
 from tests.command import console_of_test
 from tvm_gnn_cost.cli.outcome import exit_codes, json_result, print_left_out
-from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
+from tvm_gnn_cost.errors import InputError, WorkError, WrongTVMError
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
         (InputError("wrong [option]"), 2, "error: wrong [option]"),
         (FileNotFoundError("no file"), 2, "error: no file"),
         (WorkError("the run failed"), 1, "failed: the run failed"),
-        (WrongTVM("this needs a TVM"), 1, "failed: this needs a TVM"),
+        (WrongTVMError("this needs a TVM"), 1, "failed: this needs a TVM"),
         (KeyboardInterrupt(), 130, "interrupted; run it again"),
     ],
 )

@@ -147,7 +147,7 @@ def test_the_files_of_one_machine_are_found(tmp_path: Path) -> None:
     assert record_files(tmp_path) == record_files(tmp_path, "epyc") == expected
     (tmp_path / "e5").mkdir()
     assert record_files(tmp_path, "epyc") == expected
-    with pytest.raises(InputError, match="records of several machines; choose one with --hardware: e5, epyc"):
+    with pytest.raises(InputError, match="records of several machines; hardware must be one of: e5, epyc"):
         record_files(tmp_path)
     with pytest.raises(FileNotFoundError, match="has no folder m1; it has: e5, epyc"):
         record_files(tmp_path, "m1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tvm_gnn_cost
-from tvm_gnn_cost.errors import InputError, WrongTVM
+from tvm_gnn_cost.errors import InputError, WrongTVMError
 from tvm_gnn_cost.schedulers import NAMES, package, scheduler, scheduler_of
 
 
@@ -28,7 +28,7 @@ def test_the_scheduler_of_the_installed_tvm_is_the_default() -> None:
 @pytest.mark.needs("tvm")
 def test_the_other_scheduler_needs_the_other_tvm() -> None:
     for call in (scheduler, package):
-        with pytest.raises(WrongTVM, match=r"this needs .*; found "):
+        with pytest.raises(WrongTVMError, match=r"this needs .*; found "):
             call(other())
 
 
@@ -48,7 +48,7 @@ def test_a_folder_tells_its_scheduler(tmp_path: Path) -> None:
         # Such a TVM reads the databases of its own MetaSchedule.
         assert scheduler_of(folders["meta-schedule"]) is scheduler()
     else:
-        with pytest.raises(WrongTVM):
+        with pytest.raises(WrongTVMError):
             scheduler_of(folders[other()])
 
 
@@ -77,5 +77,5 @@ def test_the_front_doors_names_are_those_of_the_package() -> None:
 def test_without_tvm_one_sentence_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tvm", None)
     for name in (None, *NAMES):
-        with pytest.raises(WrongTVM, match="found no TVM at all"):
+        with pytest.raises(WrongTVMError, match="found no TVM at all"):
             scheduler(name)

@@ -12,7 +12,7 @@ import pytest
 
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.store import GraphStore
-from tvm_gnn_cost.errors import InputError, WorkError, WrongTVM
+from tvm_gnn_cost.errors import InputError, WorkError, WrongTVMError
 from tvm_gnn_cost.installed import has, require_tvm
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.tuning.evaluate import evaluate
@@ -34,7 +34,7 @@ def test_todays_tvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not has("auto_scheduler")
     require_tvm("s_tir")
     with pytest.raises(
-        WrongTVM, match=rf"needs a TVM up to 0.19, with auto_scheduler.*`make auto-scheduler`.*{tmp_path}/tvm"
+        WrongTVMError, match=rf"needs a TVM up to 0.19, with auto_scheduler.*`make auto-scheduler`.*{tmp_path}/tvm"
     ):
         require_tvm("auto_scheduler")
 
@@ -43,7 +43,7 @@ def test_an_earlier_tvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     install(monkeypatch, tmp_path, "auto_scheduler", "relay")
     assert has("auto_scheduler")
     require_tvm("auto_scheduler")
-    with pytest.raises(WrongTVM, match=rf"needs today's TVM.*pip install.*{tmp_path}/tvm"):
+    with pytest.raises(WrongTVMError, match=rf"needs today's TVM.*pip install.*{tmp_path}/tvm"):
         require_tvm("s_tir")
 
 
@@ -51,7 +51,7 @@ def test_no_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tvm", None)
     for part in ("s_tir", "auto_scheduler"):
         assert not has(part)
-        with pytest.raises(WrongTVM, match="found no TVM at all") as error:
+        with pytest.raises(WrongTVMError, match="found no TVM at all") as error:
             require_tvm(part)
         assert isinstance(error.value, WorkError | ImportError)
 

@@ -15,7 +15,7 @@ from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Event, Note, ProgramsMeasured, TaskFinished, TasksFound
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.tuning.collect import Collected, collect
+from tvm_gnn_cost.tuning.collect import CollectResult, collect
 from tvm_gnn_cost.tuning.extract import extract
 
 pytestmark = pytest.mark.needs("tvm")
@@ -25,7 +25,7 @@ WORKLOADS = ("softmax/0", "layer-norm/1")
 
 def run(
     folder: Path, workloads: Sequence[str] = WORKLOADS, random: int = 3, guided: int = 2, **changes: Any
-) -> tuple[Collected, list[Event]]:
+) -> tuple[CollectResult, list[Event]]:
     events: list[Event] = []
     settings = {"random": random, "guided": guided, "turns": 1, "patience_s": 0, "hardware": "here", **changes}
     return collect(workloads, folder, progress=events.append, **settings), events
@@ -41,12 +41,12 @@ def record_files(folder: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Collected, list[Event]]:
+def collected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CollectResult, list[Event]]:
     folder = tmp_path_factory.mktemp("collect") / "data"
     return folder, *run(folder)
 
 
-def test_every_task_gets_its_random_and_guided_programs(collected: tuple[Path, Collected, list[Event]]) -> None:
+def test_every_task_gets_its_random_and_guided_programs(collected: tuple[Path, CollectResult, list[Event]]) -> None:
     folder, done, events = collected
     found = of_type(events, TasksFound)
     assert [event.workload for event in found] == list(WORKLOADS)
@@ -59,14 +59,14 @@ def test_every_task_gets_its_random_and_guided_programs(collected: tuple[Path, C
     assert len(lines) == len(set(lines)) == done.programs
 
 
-def test_what_is_there_is_not_measured_again(collected: tuple[Path, Collected, list[Event]]) -> None:
+def test_what_is_there_is_not_measured_again(collected: tuple[Path, CollectResult, list[Event]]) -> None:
     folder, first, _ = collected
     again, events = run(folder)
     assert (again.tasks, again.programs, again.measured_now + again.failed_now) == (first.tasks, first.programs, 0)
     assert len(of_type(events, TaskFinished)) == first.tasks
 
 
-def test_a_compressed_collection_goes_on(collected: tuple[Path, Collected, list[Event]], tmp_path: Path) -> None:
+def test_a_compressed_collection_goes_on(collected: tuple[Path, CollectResult, list[Event]], tmp_path: Path) -> None:
     folder, first, _ = collected
     packed = tmp_path / "packed"
     shutil.copytree(folder, packed)
@@ -120,7 +120,7 @@ def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(tmp_path: Pat
     assert (more.programs, more.measured_now + more.failed_now) == (first.programs + 1, 1)
 
 
-def test_a_collection_becomes_a_store(collected: tuple[Path, Collected, list[Event]], tmp_path: Path) -> None:
+def test_a_collection_becomes_a_store(collected: tuple[Path, CollectResult, list[Event]], tmp_path: Path) -> None:
     folder, done, _ = collected
     assert extract(folder, tmp_path / "store", jobs=1).added == done.programs
     programs = GraphStore(tmp_path / "store").load(with_features=True)

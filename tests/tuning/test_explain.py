@@ -14,7 +14,7 @@ from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.tuning.collect import collect
-from tvm_gnn_cost.tuning.explain import Explanation, explain, write_page
+from tvm_gnn_cost.tuning.explain import ExplainResult, explain, write_page
 
 pytestmark = pytest.mark.needs("tvm")
 
@@ -27,11 +27,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def explained(folder: Path) -> Explanation:
+def explained(folder: Path) -> ExplainResult:
     return explain(folder)
 
 
-def test_the_fastest_and_the_slowest_program_are_explained(explained: Explanation) -> None:
+def test_the_fastest_and_the_slowest_program_are_explained(explained: ExplainResult) -> None:
     fast, slow = explained.programs
     assert (fast.rank, slow.rank) == (1, explained.measured)
     assert fast.throughput == 1
@@ -41,14 +41,14 @@ def test_the_fastest_and_the_slowest_program_are_explained(explained: Explanatio
     assert json.loads(json.dumps(explained.as_json()))["measured"] == explained.measured
 
 
-def test_the_shares_of_a_programs_lines_are_its_whole_cost(explained: Explanation) -> None:
+def test_the_shares_of_a_programs_lines_are_its_whole_cost(explained: ExplainResult) -> None:
     for program in explained.programs:
         shares = [line.share for line in program.lines if line.share is not None]
         assert sum(shares) == pytest.approx(1, abs=1e-5)
         assert all(one >= 0 for one in shares)
 
 
-def test_loops_and_stores_are_told_apart(explained: Explanation) -> None:
+def test_loops_and_stores_are_told_apart(explained: ExplainResult) -> None:
     for program in explained.programs:
         for line in program.lines:
             text = line.text.strip()
@@ -64,7 +64,7 @@ def test_loops_and_stores_are_told_apart(explained: Explanation) -> None:
         assert any(line.trees is not None for line in program.lines)
 
 
-def test_what_the_trees_add_is_their_score(folder: Path, explained: Explanation) -> None:
+def test_what_the_trees_add_is_their_score(folder: Path, explained: ExplainResult) -> None:
     opened = scheduler().measured(folder, jobs=1)
     scorer = Scorer(Checkpoint.load(scheduler().checkpoint))
     found = []
@@ -77,7 +77,7 @@ def test_what_the_trees_add_is_their_score(folder: Path, explained: Explanation)
         assert added == pytest.approx(dict(found)[program.seconds], rel=1e-4, abs=1e-4)
 
 
-def test_a_task_is_chosen_by_number_or_name(folder: Path, explained: Explanation) -> None:
+def test_a_task_is_chosen_by_number_or_name(folder: Path, explained: ExplainResult) -> None:
     other = explain(folder, task="2", ranks=[2])
     assert other.task != explained.task
     assert [one.rank for one in other.programs] == [2]
@@ -92,7 +92,7 @@ def test_a_task_is_chosen_by_number_or_name(folder: Path, explained: Explanation
         explain(folder, cost_model="nosuch")
 
 
-def test_the_page_holds_both_programs_and_loads_nothing(explained: Explanation, tmp_path: Path) -> None:
+def test_the_page_holds_both_programs_and_loads_nothing(explained: ExplainResult, tmp_path: Path) -> None:
     write_page(explained, tmp_path / "why.html")
     page = (tmp_path / "why.html").read_text()
     assert page.count("<section>") == 2

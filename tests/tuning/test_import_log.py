@@ -10,7 +10,7 @@ import pytest
 
 from tvm_gnn_cost.datasets.tenset import parse_record
 from tvm_gnn_cost.errors import InputError
-from tvm_gnn_cost.tuning.import_log import ImportedLog, import_log
+from tvm_gnn_cost.tuning.import_log import ImportLogResult, import_log
 
 pytestmark = pytest.mark.needs("auto_scheduler")
 
@@ -47,11 +47,11 @@ def log(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def imported(log: Path, tmp_path_factory: pytest.TempPathFactory) -> ImportedLog:
+def imported(log: Path, tmp_path_factory: pytest.TempPathFactory) -> ImportLogResult:
     return import_log(log, tmp_path_factory.mktemp("imported") / "data", "mobilenet", hardware="theirs", jobs=1)
 
 
-def test_tasks_are_matched_whatever_their_keys(imported: ImportedLog, files: list[Path]) -> None:
+def test_tasks_are_matched_whatever_their_keys(imported: ImportLogResult, files: list[Path]) -> None:
     assert (imported.records, imported.tasks) == (RECORDS * len(files), len(files))
     assert imported.network_tasks >= imported.tasks > 1
     written = sorted((imported.folder / "measure_records" / "theirs").iterdir())
@@ -65,14 +65,14 @@ def test_tasks_are_matched_whatever_their_keys(imported: ImportedLog, files: lis
         assert {one["i"][0][0] for one in theirs} == {ours[0]["i"][0][0]}
 
 
-def test_what_does_not_belong_is_named(imported: ImportedLog, log: Path) -> None:
+def test_what_does_not_belong_is_named(imported: ImportLogResult, log: Path) -> None:
     lines = len(log.read_text().splitlines())
     broken, stray = imported.problems
     assert str(broken).startswith(f"{log}:{lines}: not JSON")
     assert str(stray).startswith(f"{log}:{lines - 1}: no task of mobilenet has tensors of its shapes")
 
 
-def test_the_folder_can_be_evaluated(imported: ImportedLog) -> None:
+def test_the_folder_can_be_evaluated(imported: ImportLogResult) -> None:
     from tvm_gnn_cost.schedulers import scheduler
     from tvm_gnn_cost.tuning.evaluate import evaluate
 
@@ -81,7 +81,7 @@ def test_the_folder_can_be_evaluated(imported: ImportedLog) -> None:
     assert sum(task.programs for task in done.models["random"].tasks) == imported.records
 
 
-def test_a_log_imported_twice_is_there_once(imported: ImportedLog, log: Path) -> None:
+def test_a_log_imported_twice_is_there_once(imported: ImportLogResult, log: Path) -> None:
     before = {path: path.read_text() for path in (imported.folder / "measure_records").rglob("*.json")}
     again = import_log(log, imported.folder, "mobilenet", hardware="theirs", jobs=1)
     assert again.records == 0

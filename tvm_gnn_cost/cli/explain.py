@@ -11,7 +11,7 @@ from tvm_gnn_cost.cli.options import HardwareOption, JsonOption
 from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
 
 if TYPE_CHECKING:
-    from tvm_gnn_cost.tuning.explain import Explanation
+    from tvm_gnn_cost.tuning.explain import ExplainResult
 
 #: Columns of a terminal in which two programs have room beside each other.
 _WIDE = 170
@@ -67,7 +67,7 @@ def explain(
         write(found.as_json())
 
 
-def _print(found: Explanation) -> None:
+def _print(found: ExplainResult) -> None:
     """Prints the programs, beside each other where the terminal is wide enough."""
     from rich.columns import Columns
     from rich.table import Table

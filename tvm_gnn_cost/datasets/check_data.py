@@ -20,7 +20,7 @@ _FILES = (RECORDS, "measurements.jsonl")
 
 
 @dataclass(frozen=True)
-class DataCheck:
+class CheckDataResult:
     """The result of :func:`check_data`.
 
     Attributes:
@@ -34,7 +34,7 @@ class DataCheck:
     dropped: int
 
 
-def check_data(folder: str | os.PathLike[str], limit: float = 0.1, *, drop: bool = False) -> DataCheck:
+def check_data(folder: str | os.PathLike[str], limit: float = 0.1, *, drop: bool = False) -> CheckDataResult:
     """Lists the tasks of a MetaSchedule collection whose repeats disagree, because another process ran meanwhile.
 
     The measure is the coefficient of variation of a program's repeats, and of a task the median over its programs;
@@ -59,7 +59,7 @@ def check_data(folder: str | os.PathLike[str], limit: float = 0.1, *, drop: bool
     known = parsed_objects(_path(folder, "tasks.jsonl"), [])
     names = {str(task.get("hash")): str(task.get("name")) for _, task in known}
     ordered = sorted(noisy.items(), key=lambda item: -item[1])
-    return DataCheck(len(variation), [(names.get(task, task), value) for task, value in ordered], dropped)
+    return CheckDataResult(len(variation), [(names.get(task, task), value) for task, value in ordered], dropped)
 
 
 def _drop(folder: Path, tasks: Collection[str]) -> int:

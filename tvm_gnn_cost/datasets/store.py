@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,15 +28,15 @@ class GraphStore:
     Appending is atomic: other processes see a shard whole or not at all. Every method that reads raises InputError if a
     shard is damaged or has another version.
 
-    >>> GraphStore(Path("no such folder")).shards()
+    >>> GraphStore("no such folder").shards()
     []
 
     Args:
         folder: The folder of the shards; the first :meth:`append` creates it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
         self._next: int | None = None
 
     def __len__(self) -> int:

@@ -83,7 +83,7 @@ def record_files(records: Path, hardware: str | None = None) -> tuple[Path, ...]
     if hardware is None and len(result) == 1:
         hardware = result[0]
     if hardware is None and result:
-        raise InputError(f"{records} has records of several machines; choose one with --hardware: {', '.join(result)}")
+        raise InputError(f"{records} has records of several machines; hardware must be one of: {', '.join(result)}")
     if hardware not in result:
         raise FileNotFoundError(f"{records} has no folder {hardware or 'with records'}; it has: {', '.join(result)}")
     return tuple(files_ending(records / str(hardware), ".json"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm_ffi
 
-from tvm_gnn_cost.errors import WrongTVM
+from tvm_gnn_cost.errors import WrongTVMError
 from tvm_gnn_cost.graphs.extension import Extracted, OnError, check_options, extension, to_graphs
 from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
 
@@ -40,7 +40,7 @@ def extract_graphs(
             ``errors``.
 
     Raises:
-        WrongTVM: the loaded TVM is 0.20 to 0.25, whose TensorIR is another.
+        WrongTVMError: the loaded TVM is 0.20 to 0.25, whose TensorIR is another.
         TypeError: an item is not an ``IRModule``; the message gives its position.
         ValueError: a module has no PrimFunc, is nested deeper than 1000 levels or has more than a million nodes.
         InputError: an option has an unknown value.
@@ -51,7 +51,7 @@ def extract_graphs(
     if _library() is None:
         prim_func = getattr(sys.modules.get("tvm.tirx"), "PrimFunc", None)
         if hasattr(prim_func, "buffer_map"):
-            raise WrongTVM("graphs of TensorIR are extracted with TVM 0.26 or later; this is an earlier one")
+            raise WrongTVMError("graphs of TensorIR are extracted with TVM 0.26 or later; this is an earlier one")
         extracted = extension().extract(list(mods), detail == "tree", threads, on_error == "skip")
         return to_graphs(extracted, detail, target)
     for i, mod in enumerate(mods):

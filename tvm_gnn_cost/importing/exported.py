@@ -57,8 +57,8 @@ def read_exported(path: Path, trusted: bool) -> torch.export.ExportedProgram:
     """
     if not trusted:
         raise InputError(
-            f"reading {path} can run any code in it: if you trust where it comes from, say --trusted (trusted=True in "
-            "Python), else use the network as an ONNX file, which runs none (torch.onnx.export)"
+            f"reading {path} can run any code in it: if you trust its origin, pass trusted=True (--trusted in a "
+            "shell), else use the network as an ONNX file, which runs none (torch.onnx.export)"
         )
     with path.open("rb") as file, _quiet():
         # Other files raise errors of any type.

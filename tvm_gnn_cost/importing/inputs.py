@@ -61,7 +61,7 @@ def fixed_shapes(
                 example = _text(tuple(1 if isinstance(size, str) else size for size in shape))
                 raise InputError(
                     f"dimension {axis} ({size}) of input '{given}' of {name} is dynamic, and TVM tunes static shapes: "
-                    f"pass --shape {given}={example}, or shapes= in Python, with the size that you need"
+                    f"pass the size that you need as shapes (--shape {given}={example} in a shell)"
                 )
         fixed[given] = tuple(sizes[size] if isinstance(size, str) else size for size in shape)
         if math.prod(fixed[given]) > _MOST_ELEMENTS:

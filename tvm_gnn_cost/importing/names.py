@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def name_of(source: Any) -> str:
     >>> [name_of(one) for one in ("resnet-18", "models/mine.onnx", "models.mine:small")]
     ['resnet-18', 'mine', 'small']
     """
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | os.PathLike):
         return type(source[0] if isinstance(source, tuple) else source).__name__
     text = str(source)
     if is_function(text):
@@ -45,7 +46,7 @@ def check_network(source: Any) -> None:
     Raises:
         InputError: the file does not exist, is not a network, or its name is not Unicode.
     """
-    if not isinstance(source, str | Path) or is_function(str(source)):
+    if not isinstance(source, str | os.PathLike) or is_function(str(source)):
         return
     path = Path(source)
     try:

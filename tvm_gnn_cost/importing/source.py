@@ -129,7 +129,9 @@ def load_model(
         FileNotFoundError: there is no such file.
     """
     name = name_of(source)
-    program, example = _with_inputs(_named(source, trusted, catalogue) if isinstance(source, str | Path) else source)
+    program, example = _with_inputs(
+        _named(source, trusted, catalogue) if isinstance(source, str | os.PathLike) else source
+    )
     given: dict[str, npt.NDArray[Any]] = {}
     if isinstance(program, nn.Module):
         if example is None:
@@ -196,7 +198,7 @@ def _noise(again: Sequence[npt.NDArray[Any]], expected: Sequence[npt.NDArray[Any
     return result
 
 
-def _named(source: str | Path, trusted: bool, catalogue: Callable[[str], Any]) -> Any:
+def _named(source: str | os.PathLike[str], trusted: bool, catalogue: Callable[[str], Any]) -> Any:
     """Resolves a string or path."""
     check_network(source)
     text, path = str(source), Path(source)

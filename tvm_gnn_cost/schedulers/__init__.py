@@ -23,7 +23,7 @@ def scheduler(name: str | None = None) -> Scheduler:
 
     Raises:
         InputError: there is no such scheduler.
-        WrongTVM: the installed TVM lacks it, or there is no TVM.
+        WrongTVMError: the installed TVM lacks it, or there is no TVM.
     """
     chosen: Scheduler = package(name).SCHEDULER
     return chosen
@@ -46,7 +46,7 @@ def scheduler_of(folder: Path) -> Scheduler:
     ``auto-scheduler`` reads the databases of such a TVM too.
 
     Raises:
-        WrongTVM: the installed TVM lacks it, or there is no TVM.
+        WrongTVMError: the installed TVM lacks it, or there is no TVM.
     """
     with_old_tvm = has("auto_scheduler") and has("meta_schedule")
     return scheduler("auto-scheduler" if is_tenset(folder) or with_old_tvm else "meta-schedule")
@@ -60,7 +60,7 @@ def package(name: str | None = None) -> Any:
 
     Raises:
         InputError: there is no such scheduler.
-        WrongTVM: the installed TVM lacks it, or there is no TVM.
+        WrongTVMError: the installed TVM lacks it, or there is no TVM.
     """
     name = name or installed_name()
     if name not in _PACKAGES:

@@ -82,7 +82,7 @@ class Scorer:
         if graphs.detail != self.config.detail:
             raise InputError(
                 f"the model reads graphs of detail '{self.config.detail}', these are of detail '{graphs.detail}'; "
-                f"extract them with --detail {self.config.detail}"
+                f"extract them with detail '{self.config.detail}'"
             )
         return make_batch(graphs, self.vectors, self.columns, population)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ _WORKLOADS_AT_ONCE = _TASKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectResult:
     """What a collection holds, and what a call of :func:`collect` added.
 
     Attributes:
@@ -55,7 +56,7 @@ class Collected:
 
 def collect(
     workloads: Sequence[str],
-    folder: Path | str,
+    folder: str | os.PathLike[str],
     *,
     random: int = 12,
     guided: int = 8,
@@ -69,7 +70,7 @@ def collect(
     key: str = "",
     target: str = "",
     progress: Progress = ignore,
-) -> Collected:
+) -> CollectResult:
     """Measures the programs that are missing in ``folder``; the same call resumes after an interruption.
 
     A program that fails to build or to run is recorded as failed.
@@ -99,7 +100,7 @@ def collect(
         InputError: a workload or the target is unknown, the tracker's address is invalid, or the folder holds
             measurements of another machine.
         WorkError: the tracker does not answer, or has no machine with this key.
-        WrongTVM: the installed TVM does not have the scheduler.
+        WrongTVMError: the installed TVM does not have the scheduler.
     """
     chosen = scheduler_named(scheduler)
     plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns)
@@ -119,7 +120,7 @@ def collect(
     filler = _Filler(chosen, built_for, plan, settings, collection, progress)
     for start in range(0, len(plan.workloads), _WORKLOADS_AT_ONCE):
         filler.fill(plan.workloads[start : start + _WORKLOADS_AT_ONCE])
-    return Collected(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
+    return CollectResult(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
 
 
 def _interleaved(groups: Sequence[Sequence[Task]]) -> list[Task]:

@@ -62,7 +62,7 @@ def evaluate(
 
     Raises:
         InputError: a model or a network is unknown, or nothing can be read or ranked.
-        WrongTVM: the installed TVM cannot replay the records.
+        WrongTVMError: the installed TVM cannot replay the records.
     """
     named = {name: stored_model(model) for name, model in named_models(models).items()}
     details = sorted({model.detail for model in named.values()})

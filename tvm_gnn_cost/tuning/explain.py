@@ -60,7 +60,7 @@ class ExplainedProgram:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class ExplainResult:
     """Programs of a task.
 
     Attributes:
@@ -88,7 +88,7 @@ def explain(
     cost_model: Any = "gnn",
     hardware: str | None = None,
     progress: Progress = ignore,
-) -> Explanation:
+) -> ExplainResult:
     """Explains a cost model's score of measured programs of a task.
 
     Args:
@@ -104,7 +104,7 @@ def explain(
     Raises:
         InputError: there is no such task, rank or checkpoint, or the folder is damaged.
         FileNotFoundError: the folder has no measure records.
-        WrongTVM: the installed TVM cannot replay the records.
+        WrongTVMError: the installed TVM cannot replay the records.
     """
     progress(Stage("loading the cost model"))
     chosen = scheduler_of(Path(folder))
@@ -127,7 +127,7 @@ def explain(
         (predicted,) = scorer.throughput(scorer.score(listing.graphs)).tolist()
         lines = lines_of(listing, scorer)
         programs.append(ExplainedProgram(place + 1, seconds, measured[0][0] / seconds, predicted, lines))
-    return Explanation(name, len(measured), scorer.config.layers, tuple(programs))
+    return ExplainResult(name, len(measured), scorer.config.layers, tuple(programs))
 
 
 def _task_of(folder: MeasuredFolder, path: Path, wanted: str) -> tuple[str, list[tuple[float, Any]]]:
@@ -182,7 +182,7 @@ def lines_of(listing: Listing, scorer: Scorer) -> tuple[Line, ...]:
     return tuple(described)
 
 
-def write_page(explanation: Explanation, path: Path) -> None:
+def write_page(explanation: ExplainResult, path: Path) -> None:
     """Writes an explanation as a self-contained HTML page."""
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     write_text(path, environment.get_template("explain.html.j2").render(explanation=explanation))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +20,7 @@ from tvm_gnn_cost.schedulers import scheduler_of
 
 
 @dataclass(frozen=True)
-class Extraction:
+class ExtractResult:
     """Number of programs added, number of programs already in the store, and records that were skipped."""
 
     added: int
@@ -28,8 +29,8 @@ class Extraction:
 
 
 def extract(
-    folder: Path | str,
-    store: Path | str,
+    folder: str | os.PathLike[str],
+    store: str | os.PathLike[str],
     *,
     detail: Detail = "statements",
     features: bool = True,
@@ -38,7 +39,7 @@ def extract(
     jobs: int | None = None,
     dask: str = "",
     progress: Progress = ignore,
-) -> Extraction:
+) -> ExtractResult:
     """Replays the records of a folder and appends their graphs to a store, a shard at a time.
 
     Records that are already in the store are not replayed again, so an interrupted extraction resumes; networks that
@@ -64,7 +65,7 @@ def extract(
         FileNotFoundError: the folder holds no measure records.
         InputError: the store is of another version or detail, or the folder is damaged.
         WorkError: no Dask scheduler with a worker answers.
-        WrongTVM: the installed TVM cannot replay the records.
+        WrongTVMError: the installed TVM cannot replay the records.
     """
     check_folder(Path(store))
     records = scheduler_of(Path(folder)).measured(Path(folder).resolve(), hardware, jobs, dask)
@@ -104,4 +105,4 @@ def extract(
         done += len(chunk.keys) + len(chunk.problems)
         progress(Advanced(known + done, records.total))
     target.add_networks(stored_tasks.values())
-    return Extraction(added, known, tuple(problems))
+    return ExtractResult(added, known, tuple(problems))

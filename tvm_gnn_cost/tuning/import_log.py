@@ -7,6 +7,7 @@ are extracted from the network again, and matched by tensor shapes and by whethe
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from tvm_gnn_cost.schedulers.scheduler import Task
 
 
 @dataclass(frozen=True)
-class ImportedLog:
+class ImportLogResult:
     """The result of an import.
 
     Attributes:
@@ -41,15 +42,15 @@ class ImportedLog:
 
 
 def import_log(
-    log: Path | str,
-    folder: Path | str,
+    log: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     network: Any,
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     hardware: str = "log",
     jobs: int | None = None,
     progress: Progress = ignore,
-) -> ImportedLog:
+) -> ImportLogResult:
     """Adds the records of a log, with their tasks, to a folder in TenSet's layout.
 
     Args:
@@ -64,7 +65,7 @@ def import_log(
     Raises:
         FileNotFoundError: there is no such log.
         InputError: the log has no record of a task of the network.
-        WrongTVM: the installed TVM has no ``auto_scheduler``.
+        WrongTVMError: the installed TVM has no ``auto_scheduler``.
     """
     log, folder = Path(log), Path(folder)
     check_folder(folder)
@@ -92,7 +93,7 @@ def import_log(
     scheduler.save_tasks(folder, [(made.name, tasks)])
     records = folder / "measure_records" / hardware
     written = sum(_write(record_file(records, task.key), task, lines) for task, lines in matched)
-    return ImportedLog(folder, written, len({task.key for task, _ in matched}), len(tasks), tuple(problems))
+    return ImportLogResult(folder, written, len({task.key for task, _ in matched}), len(tasks), tuple(problems))
 
 
 def _by_workload(log: Path, problems: list[Problem]) -> dict[str, list[RecordLine]]:

@@ -90,7 +90,7 @@ def stored_model(model: Any) -> StoredModel:
 
     Raises:
         InputError: it cannot rank stored programs, or the file is missing or damaged.
-        WrongTVM: TVM's XGBoost model needs a TVM, and there is none.
+        WrongTVMError: TVM's XGBoost model needs a TVM, and there is none.
     """
     if isinstance(model, str | os.PathLike):
         trivial = {"random": random(0), "constant": constant(_CONSTANT), "node-count": node_count(_CONSTANT)}

@@ -80,7 +80,7 @@ def train(
     Raises:
         InputError: an argument is wrong, or the store is empty or damaged.
         WorkError: the training diverged.
-        WrongTVM: ``xgb`` needs a TVM, and there is none.
+        WrongTVMError: ``xgb`` needs a TVM, and there is none.
     """
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")

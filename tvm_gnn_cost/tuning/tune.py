@@ -99,7 +99,7 @@ def tune(
         InputError: an argument is wrong, or ``work_dir`` belongs to other settings.
         WorkError: the network can't be imported, its default schedules can't be built or run, the tuned network
             computes something else, or the tracker does not answer or has no such machine.
-        WrongTVM: the installed TVM does not have the scheduler.
+        WrongTVMError: the installed TVM does not have the scheduler.
         KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
     """
     # What is misspelt or out of range is found out now and not when the network is loaded.

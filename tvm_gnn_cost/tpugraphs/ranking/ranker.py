@@ -161,7 +161,7 @@ def check_kernels(model: str, graphs: Iterable[PreparedGraph]) -> None:
     """
     without = [graph.name for graph in graphs if graph.kernels is None]
     if model == _READS_KERNELS and without:
-        raise InputError(f"{without[0]}: it was prepared without kernels; prepare it in another folder, with --kernels")
+        raise InputError(f"{without[0]}: it was prepared without kernels; prepare it in another folder, with kernels")
 
 
 class GraphInputs:
