@@ -19,7 +19,7 @@ from tvm_gnn_cost.training.fit import FitModule, FitSettings, TaskBatches, new_c
 
 def run(preset: str) -> dict[str, Any]:
     # Every loss at once. Dropout would draw other numbers on either device.
-    settings = FitSettings(loss="huber+mse+hinge+list-mle+lambda-rank+top1")
+    settings = FitSettings(loss="huber+mse+hinge+list-mle+top1")
     config = replace(PRESETS[preset], hidden=16, head=(16,), dropout=0.0)
     programs = synthetic.programs(4, 8, failed=1)
     programs = replace(programs, graphs=replace(programs.graphs, detail=config.detail))

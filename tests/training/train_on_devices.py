@@ -19,9 +19,7 @@ CONFIG = replace(PRESETS["gnn"], hidden=16, head=(16,), dropout=0.0)
 def main() -> None:
     """Trains with every loss at once; of each epoch's three steps the last has one task, too few for two devices."""
     devices, folder = int(sys.argv[1]), Path(sys.argv[2])
-    settings = FitSettings(
-        loss="huber+mse+hinge+list-mle+lambda-rank+top1", epochs=3, trees=5, tasks_per_batch=4, devices=devices
-    )
+    settings = FitSettings(loss="huber+mse+hinge+list-mle+top1", epochs=3, trees=5, tasks_per_batch=4, devices=devices)
     programs = synthetic.programs(9, 40, seed=1, failed=3)
     start = new_checkpoint(CONFIG, synthetic.vectors(), programs, seed=0)
     trained = fit(start, programs, synthetic.programs(5, 16, seed=2), settings, folder / "unfinished")

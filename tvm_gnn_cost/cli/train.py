@@ -33,7 +33,7 @@ def train(
         ),
     ] = None,
     loss: Annotated[
-        str | None, typer.Option(help="huber, mse, hinge, list-mle, lambda-rank, top1, or several joined by '+'.")
+        str | None, typer.Option(help="huber, mse, hinge, list-mle, top1, or several joined by '+'.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs; it stops early.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The peak.")] = None,

@@ -63,26 +63,6 @@ def list_mle(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
     return loss
 
 
-def lambda_rank(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
-    """LambdaRank (Burges et al. 2006): logistic loss over pairs, weighted by the change of NDCG if they were swapped.
-
-    The gain of a program is ``2 ** (4 * target) - 1``, so the fastest programs decide.
-    """
-    same = task[:, None] == task[None, :]
-    better = _better(targets, targets, task)
-    with torch.no_grad():
-        rank = ((scores[None, :] > scores[:, None]) & same).sum(dim=1) + 1
-        gain = 2 ** (4 * targets) - 1
-        discount = 1 / torch.log2(rank + 1.0)
-        ideal_rank = ((targets[None, :] > targets[:, None]) & same).sum(dim=1) + 1
-        ideal = torch.zeros_like(gain).scatter_add(0, _dense(task), gain / torch.log2(ideal_rank + 1.0))
-        ideal = ideal[_dense(task)].clamp(min=1e-6)
-        weight = (gain[:, None] - gain[None, :]).abs() * (discount[:, None] - discount[None, :]).abs() / ideal[:, None]
-    pairs = functional.softplus(scores[None, :] - scores[:, None]) * better * weight
-    loss: Tensor = pairs.sum() / torch.unique(task).numel()
-    return loss
-
-
 def expected_throughput(scores: Tensor, targets: Tensor, task: Tensor) -> Tensor:
     """Negative expected throughput of a program drawn with the softmax of its task's scores, averaged over tasks.
 
@@ -132,7 +112,6 @@ LOSSES: dict[str, Loss] = {
     "mse": mse,
     "hinge": pairwise_hinge,
     "list-mle": list_mle,
-    "lambda-rank": lambda_rank,
     "top1": expected_throughput,
 }
 
