@@ -11,7 +11,7 @@ import tvm_gnn_cost
 from tvm_gnn_cost.errors import WrongTVMError
 
 #: Needs a TVM, see ``test_without_tvm_a_scheduler_is_refused_in_one_sentence``.
-OF_A_SCHEDULER = ("GNNCostModel",)
+OF_A_SCHEDULER = ("GNNCostModel", "XGBBaseline")
 
 
 def run(script: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tvm_gnn_cost.errors import InputError, WorkError, WrongTVMError
     from tvm_gnn_cost.graphs.extraction import extract_graphs
     from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
+    from tvm_gnn_cost.schedulers.meta_schedule.xgb_baseline import XGBBaseline
     from tvm_gnn_cost.scoring.cost_model import CostModel
     from tvm_gnn_cost.tuning.collect import collect
     from tvm_gnn_cost.tuning.evaluate import evaluate
@@ -43,6 +44,7 @@ __all__ = [
     "InputError",
     "WorkError",
     "WrongTVMError",
+    "XGBBaseline",
     "check_data",
     "collect",
     "evaluate",
@@ -81,8 +83,8 @@ def __getattr__(name: str) -> Any:
                 return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
             return import_module(f"{__name__}.{name}")
     # Each scheduler has its own; the installed TVM decides which one is meant.
-    if name == "GNNCostModel":
-        return import_module(f"{__name__}.schedulers").package().GNNCostModel
+    if name in ("GNNCostModel", "XGBBaseline"):
+        return getattr(import_module(f"{__name__}.schedulers").package(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -72,6 +72,7 @@ def test_a_name_that_a_package_does_not_have() -> None:
 @pytest.mark.needs("tvm")
 def test_the_front_doors_names_are_those_of_the_package() -> None:
     assert tvm_gnn_cost.GNNCostModel is package().GNNCostModel
+    assert tvm_gnn_cost.XGBBaseline is package().XGBBaseline
 
 
 def test_without_tvm_one_sentence_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
