@@ -49,7 +49,7 @@ def graphs(count: int, seed: int = 0, detail: Detail = "statements") -> ProgramG
 
 
 def programs(tasks: int, each: int, seed: int = 0, failed: int = 0) -> MeasuredPrograms:
-    """Programs whose latency is a function of the mean of one node value, which a model can learn.
+    """Programs whose latency is a function of the mean of one node feature, which a model can learn.
 
     The first ``failed`` of them failed.
     """

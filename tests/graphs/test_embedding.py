@@ -126,5 +126,5 @@ def test_the_picture_is_drawn(vectors: NodeTypeVectors, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"types\.doc: the file name must end in one of: .*\.png"):
         plot_vectors(vectors, tmp_path / "types.doc")
     assert "BufferStore" in (tmp_path / "types.svg").read_text()
-    with pytest.raises(InputError, match="at least two are needed"):
+    with pytest.raises(InputError, match="a plot needs at least two"):
         plot_vectors(NodeTypeVectors(("For",), vectors.rows, 3, 5, 10), tmp_path / "one.png")

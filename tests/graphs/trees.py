@@ -49,7 +49,7 @@ IntImm (For Var IntImm IntImm (For Var IntImm IntImm (BlockRealize Var (Add (Mul
 
 
 def graphs() -> ProgramGraphs:
-    """The four trees; the node values are zero."""
+    """The four trees; the node features are zero."""
     return ProgramGraphs.concatenate(
         [parse(text) for text in (PRODUCT, ACTIVATED, SCHEDULED_PRODUCT, SCHEDULED_ACTIVATED)]
     )

@@ -115,7 +115,7 @@ def test_sequences_are_lists() -> None:
     graph = simplified(nodes, ["y", "count"])
     assert graph.outputs[0][1].shape == (1, 6)
     assert graph.outputs[1][1] == 2
-    with pytest.raises(InputError, match="'parts' is no tensor"):
+    with pytest.raises(InputError, match="'parts' is not a tensor"):
         simplified(nodes, ["parts"])
 
 

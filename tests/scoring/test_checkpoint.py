@@ -90,7 +90,7 @@ def test_what_is_not_a_checkpoint_is_named(tmp_path: Path, checkpoint: Checkpoin
     with pytest.raises(InputError, match=r"cut\.safetensors: not a checkpoint"):
         Checkpoint.load(tmp_path / "cut.safetensors")
     replace(checkpoint, value_names=("wings", *checkpoint.value_names[1:])).save(tmp_path / "old.safetensors")
-    with pytest.raises(InputError, match=r"old\.safetensors: .* it reads the node value 'wings'"):
+    with pytest.raises(InputError, match=r"old\.safetensors: .* it reads the node feature 'wings'"):
         Checkpoint.load(tmp_path / "old.safetensors")
 
 
@@ -212,8 +212,8 @@ def test_weights_that_are_no_numbers_are_refused(
         (lambda tensors: tensors.update({"new": torch.zeros(1)}), "the tensor 'new' is unknown"),
         (lambda tensors: tensors.update({"model.new": torch.zeros(1)}), "an unknown tensor 'new'"),
         (lambda tensors: tensors.pop("model.mean"), "no tensor 'mean'"),
-        (lambda tensors: tensors["model.std"].zero_(), "a deviation of its node values is not positive"),
-        (lambda tensors: tensors["model.std"].fill_(math.nan), "a deviation of its node values is not positive"),
+        (lambda tensors: tensors["model.std"].zero_(), "a deviation of its node features is not positive"),
+        (lambda tensors: tensors["model.std"].fill_(math.nan), "a deviation of its node features is not positive"),
         (
             lambda tensors: tensors.update({"model.mean": tensors["model.mean"].to(torch.int64)}),
             "'mean' is torch.int64",

@@ -20,7 +20,7 @@ from tvm_gnn_cost.datasets.records import DAMAGED, Failure, open_file
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import parse_json
 
-#: ``MeasureErrorNo`` of ``auto_scheduler`` -> kind of failure; 0 is no error.
+#: ``MeasureErrorNo`` of ``auto_scheduler`` -> kind of failure; 0 is success.
 FAILURES = {
     1: Failure.INSTANTIATION_ERROR,
     2: Failure.BUILD_ERROR,
@@ -77,7 +77,7 @@ def record_files(records: Path, hardware: str | None = None) -> tuple[Path, ...]
 
     Raises:
         InputError: ``hardware`` is None and there are several machines.
-        FileNotFoundError: there is no such subfolder, or none at all.
+        FileNotFoundError: the subfolder does not exist.
     """
     result = sorted(path.name for path in records.iterdir() if path.is_dir()) if records.is_dir() else []
     if hardware is None and len(result) == 1:
@@ -166,7 +166,7 @@ def parse_record(source: RecordLine) -> TensetRecord:
     if not (isinstance(version, str) and re.fullmatch(r"v0\.[2-6]", version)):
         raise InputError(f"record version {version!r}; v0.2 to v0.6 are known")
     if not isinstance(error_code, int) or (error_code != 0 and error_code not in FAILURES):
-        raise InputError(f"error code {error_code!r} is none of auto_scheduler's")
+        raise InputError(f"error code {error_code!r} is unknown to auto_scheduler")
     if error_code:
         return TensetRecord(source, workload_key, target, (), FAILURES[error_code])
     if not isinstance(costs, list) or not costs:

@@ -1,1 +1,1 @@
-"""Programs as graphs: arrays, node values, node type vectors and batches."""
+"""Programs as graphs: arrays, node features, node type vectors and batches."""

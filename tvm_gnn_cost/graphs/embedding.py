@@ -230,7 +230,7 @@ def random_walks(graphs: ProgramGraphs, walks: int, length: int, seed: int) -> n
     """
     nodes = len(graphs.node_type)
     if nodes == 0:
-        raise InputError("there is no node to walk over; every graph is empty")
+        raise InputError("every graph is empty, so there are no node types to train on")
     offsets, neighbours = _neighbours(graphs)
     rng = np.random.default_rng(seed)
     frequency = np.bincount(graphs.node_type, minlength=len(graphs.type_names)).astype(np.float64)
@@ -261,7 +261,7 @@ def _neighbours(graphs: ProgramGraphs) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 
 def check_picture(path: Path) -> None:
-    """Checks that Matplotlib can write the picture, before the work starts.
+    """Checks that Matplotlib can write the image format, before the work starts.
 
     Raises:
         InputError: its format is unknown.
@@ -278,7 +278,7 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
 
     Args:
         vectors: The vectors.
-        path: The picture; its suffix selects the format.
+        path: The image file; its suffix selects the format.
 
     Raises:
         InputError: there are fewer than two node types, or Matplotlib cannot write the format.
@@ -290,7 +290,7 @@ def plot_vectors(vectors: NodeTypeVectors, path: Path) -> None:
     check_picture(path)
     names = [word for word in vectors.words if word != _END]
     if len(names) < 2:
-        raise InputError(f"{len(names)} node type(s): at least two are needed for a picture")
+        raise InputError(f"{len(names)} node type(s): a plot needs at least two")
     points = vectors.matrix(names).astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
     points -= points.mean(axis=0)

@@ -31,7 +31,7 @@ def extract_graphs(
 
     Args:
         mods: Scheduled ``tvm.IRModule`` of the installed TVM, before or after postprocessors; not lowered.
-        target: The ``tvm.target.Target`` that they are built for, or its text, for the node values of the group
+        target: The ``tvm.target.Target`` that they are built for, or its text, for the node features of the group
             ``target``; these are 0 if None.
         detail: ``"tree"`` for all nodes of the syntax tree; ``"statements"`` without the nodes below indices, bindings,
             regions, predicates and declarations, which leaves a tenth to a third. A node has the same values in both.

@@ -43,7 +43,7 @@ class _Writer:
         """A required operand."""
         value = self.call.input(position)
         if not isinstance(value, Tensor | np.ndarray):
-            raise Refused(f"its input {position} is no tensor")
+            raise Refused(f"its input {position} is not a tensor")
         return value
 
     def cast(self, value: Any, dtype: Any) -> Any:

@@ -159,7 +159,7 @@ class Simplifier:
         named = tuple(zip([value.name for value in model.graph.output], outputs, strict=True))
         for name, output in named:
             if not isinstance(output, Tensor | np.ndarray):
-                self.refuse("output", f"'{name}' is no tensor", "")
+                self.refuse("output", f"'{name}' is not a tensor", "")
         nodes = live_nodes(self.nodes, outputs)
         return Graph(tuple(inputs), named, nodes)
 

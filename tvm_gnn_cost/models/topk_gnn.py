@@ -28,7 +28,7 @@ class TopKGNNConfig:
 
     Attributes:
         detail: Detail of the graphs that it reads: ``tree`` (all nodes) or ``statements`` (no index arithmetic).
-        groups: Groups of node values that it reads (``graphs.values``).
+        groups: Groups of node features that it reads (``graphs.values``).
         type_dim: Length of a node type's FastText vector.
         hidden: Number of channels of each convolution.
         layers: Number of convolutions, each followed by TopK pooling.
@@ -150,8 +150,8 @@ class TopKGNN(nn.Module):
 
     Args:
         config: The architecture.
-        mean: float32[V], mean of each node value over the training nodes.
-        std: float32[V], standard deviation of each node value.
+        mean: float32[V], mean of each node feature over the training nodes.
+        std: float32[V], standard deviation of each node feature.
     """
 
     mean: Tensor
@@ -256,7 +256,7 @@ class TopKGNN(nn.Module):
         """Logarithms of the costs of each program, shifted and scaled to be near zero: float32[G, costs].
 
         A program's cost is the sum over its nodes of the number of iterations times the cost of one iteration. The
-        number of iterations is a node value; the model estimates the logarithm of the other factor.
+        number of iterations is a node feature; the model estimates the logarithm of the other factor.
 
         Args:
             x: float32[N, hidden], the nodes' channels after the first convolution.
@@ -351,16 +351,16 @@ def check_weights(config: TopKGNNConfig, value_names: tuple[str, ...], state: Ma
 
     Args:
         config: The architecture.
-        value_names: The node values that it reads, in order.
+        value_names: The node features that it reads, in order.
         state: Its weights by name.
 
     Raises:
-        InputError: the names of the node values, or the names, shapes or types of the weights, are others.
+        InputError: the names of the node features, or the names, shapes or types of the weights, are others.
     """
     names = [VALUES[column][0] for column in columns(config.groups)]
     if list(value_names) != names:
         other = sorted(set(value_names) ^ set(names)) or ["their order"]
-        raise InputError(f"its node values are not those of its groups (differing in {', '.join(other[:3])})")
+        raise InputError(f"its node features are not those of its groups (differing in {', '.join(other[:3])})")
     claimed = config.layers + len(config.head)
     if claimed > len(state):
         raise InputError(f"the weights do not fit the architecture: {len(state)} tensors for {claimed} layers")
@@ -378,4 +378,4 @@ def check_weights(config: TopKGNNConfig, value_names: tuple[str, ...], state: Ma
                 f"not {tensor.dtype}{list(tensor.shape)}"
             )
     if not bool((state["std"] > 0).all()):
-        raise InputError("a deviation of its node values is not positive")
+        raise InputError("a deviation of its node features is not positive")

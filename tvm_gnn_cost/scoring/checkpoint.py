@@ -62,9 +62,9 @@ class Checkpoint:
 
     Attributes:
         config: The architecture.
-        value_names: The node values that the model reads, in the order of its inputs.
+        value_names: The node features that the model reads, in the order of its inputs.
         vectors: FastText vectors of node types.
-        state: The module's state dict: the weights, and the mean and deviation of the node values.
+        state: The module's state dict: the weights, and the mean and deviation of the node features.
         trees: Boosted trees; a program's score is a mean of theirs and the network's. None for the network alone.
         calibration: Scale and shift that turn a score into a relative throughput.
         card: The training data, settings and result, as JSON.
@@ -156,7 +156,7 @@ class Checkpoint:
             unknown = [name for name in tensors if not name.startswith(_PARTS) and name != "trees"]
             if unknown:
                 raise InputError(f"the tensor '{unknown[0]}' is unknown")
-            # A node value that never varied has an infinite deviation, a failed program an infinite latency.
+            # A node feature that never varied has an infinite deviation, a failed program an infinite latency.
             finite = (name for name in tensors if not name.startswith("extra.buffer.") and not name.endswith(".std"))
             check_finite({name: tensors[name] for name in finite})
             arrays = {name: tensor.numpy() for name, tensor in with_prefix(tensors, "vectors.").items()}
@@ -182,13 +182,13 @@ class Checkpoint:
 
 
 def columns_of(value_names: tuple[str, ...], reader: str) -> npt.NDArray[np.int64]:
-    """The columns of the node values with these names.
+    """The columns of the node features with these names.
 
     Raises:
-        InputError: this version has no such node value.
+        InputError: this version has no such node feature.
     """
     known = {name: i for i, (name, _) in enumerate(VALUES)}
     missing = [name for name in value_names if name not in known]
     if missing:
-        raise InputError(f"{reader} reads the node value '{missing[0]}', which is not extracted any more")
+        raise InputError(f"{reader} reads the node feature '{missing[0]}', which is not extracted any more")
     return np.array([known[name] for name in value_names], dtype=np.int64)

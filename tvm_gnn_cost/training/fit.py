@@ -235,7 +235,7 @@ class FitModule(lightning.LightningModule):
 
 
 def new_checkpoint(config: TopKGNNConfig, vectors: NodeTypeVectors, train: Programs, seed: int) -> Checkpoint:
-    """An untrained model that standardises its inputs by the node values of the training programs.
+    """An untrained model that standardises its inputs by the node features of the training programs.
 
     It does not read the group ``gpu`` if none of them has a kernel.
 

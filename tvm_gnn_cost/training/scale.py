@@ -1,4 +1,4 @@
-"""Standardises node values to zero mean and unit deviation over the nodes of the training graphs."""
+"""Standardises node features to zero mean and unit deviation over the nodes of the training graphs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scale:
         """Mean and deviation over the nodes of all graphs, computed one graph at a time (Chan et al. 1983).
 
         Args:
-            graphs: The node values of each graph, float32[n, k].
+            graphs: The node features of each graph, float32[n, k].
             is_log: See the attribute.
 
         Raises:

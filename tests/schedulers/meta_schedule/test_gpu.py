@@ -1,4 +1,4 @@
-"""The node values of GPU programs: of kernels with known values, and of MetaSchedule's candidates beside lowered ones.
+"""The features of GPU programs: of kernels with known values, and of candidates of MetaSchedule beside lowered ones.
 
 Nothing here runs on a GPU: sampling and lowering need none.
 """
