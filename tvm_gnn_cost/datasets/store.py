@@ -189,9 +189,9 @@ class GraphStore:
         numbers = {task.identity: i for i, task in enumerate(tasks)}
         for path in shards:
             shard = Shard(path)
-            own = _numbers_of(shard, numbers)
+            table = _numbers_of(shard, numbers)
             for part in shard.iterate(batch_programs, with_features):
-                yield replace(part, tasks=tasks, task=own[part.task])
+                yield replace(part, tasks=tasks, task=table[part.task])
 
     def _empty(self) -> InputError:
         return InputError(f"{self.folder} holds no programs; extract a collection into it first")
