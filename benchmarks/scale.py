@@ -199,7 +199,7 @@ def estimate(extracted: dict[str, float], last: dict[str, Any]) -> dict[str, flo
 
 def show(extracted: dict[str, float], rows: list[dict[str, Any]], days: dict[str, float]) -> None:
     """Prints the tables."""
-    console.print(f"extraction: {extracted['per_second']:.0f} of {extracted['programs']} programs/s per core")
+    console.print(f"extraction: {extracted['per_second']:.0f} programs/s per core ({extracted['programs']} programs)")
     steps = ("writing", "reading", "drawing", "training")
     cells: tuple[tuple[str, str, str, str], ...] = (
         ("disk, bytes per program", "writing", "bytes_per_program", ".0f"),
