@@ -47,7 +47,7 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     assert (tuned["name"], len(tuned["seconds"])) == ("tuned", 10)
     assert tuned["difference"] < 1e-5
     assert tuned["gflops"] > 0
-    for text in ("weighted sum", "difference from ", "mutation", "report: ", "library: ", "4/4 trials"):
+    for text in ("weighted sum", "Difference from ", "mutation", "report: ", "library: ", "4/4 trials"):
         assert text in done.stderr
     assert "Warning" not in done.stderr
     assert "<svg" in (work_dir / "report.html").read_text()
