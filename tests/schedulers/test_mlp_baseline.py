@@ -14,7 +14,7 @@ from tests import synthetic
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.models.tvm_baselines import OfflineMLP
-from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline
+from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline, mlp_search_model
 
 pytestmark = pytest.mark.needs("tvm")
 
@@ -82,3 +82,18 @@ def test_it_has_tvms_settings() -> None:
     for name, value in theirs.TrainerConfig().to_dict().items():
         assert getattr(trainer, name) == value
     assert trainer.state.model.encoder[0].weight.shape == (theirs.SegmentSumMLPConfig().hidden_dim, PER_STORE_COLUMNS)
+
+
+@pytest.mark.needs("s_tir")
+def test_in_a_search_it_learns_from_any_number_of_tasks() -> None:
+    model = mlp_search_model(3)
+    model.trainer.num_epoch_full = 10
+    rng = np.random.default_rng(0)
+    columns = model.trainer.state.model.encoder[0].weight.shape[1]
+    features = [rng.random((2, columns), np.float32) for _ in range(12)]
+    before = model.trainer.predict_incremental(features)
+    for task in ("one", "two", "three"):
+        model.trainer.update(features, np.linspace(1e-3, 2e-3, 12), task)
+    scores = model.trainer.predict_incremental(features)
+    assert np.isfinite(scores).all()
+    assert not np.allclose(scores, before)

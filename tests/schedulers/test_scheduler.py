@@ -36,6 +36,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.tuning import result as tuning_result
 
 pytestmark = pytest.mark.needs("tvm")
@@ -293,8 +294,24 @@ def test_cost_models_by_name(checkpoint: str) -> None:
         name: type(scheduler().cost_model(name, 0, 4, 2)).__name__ for name in ("random", "xgb", "gnn", checkpoint)
     }
     assert names == {"random": "RandomModel", "xgb": "XGBModel", "gnn": "GNNCostModel", checkpoint: "GNNCostModel"}
-    with pytest.raises(InputError, match="neither gnn, xgb or random"):
+    with pytest.raises(InputError, match="nosuch: there is no such checkpoint"):
         scheduler().cost_model("nosuch", 0, 4, 2)
+
+
+def test_cost_models_as_objects(checkpoint: str) -> None:
+    model = CostModel.load(checkpoint)
+    drop_in = scheduler().cost_model(model, 0, 4, 2)
+    assert drop_in.search.model is model
+    for one in (drop_in, scheduler().cost_model("xgb", 0, 4, 2)):
+        assert scheduler().cost_model(one, 0, 4, 2) is one
+
+
+def test_only_meta_schedule_has_an_mlp() -> None:
+    if scheduler().name == "meta-schedule":
+        assert type(scheduler().cost_model("mlp", 0, 4, 2)).__name__ == "MLPModel"
+    else:
+        with pytest.raises(InputError, match="auto_scheduler has no cost model 'mlp'; choose gnn, xgb or random"):
+            scheduler().cost_model("mlp", 0, 4, 2)
 
 
 @pytest.mark.parametrize("name", ["random", "xgb", "gnn"])

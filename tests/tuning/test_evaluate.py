@@ -9,6 +9,7 @@ from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.tuning.evaluate import evaluate
+from tvm_gnn_cost.tuning.train import train
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,19 @@ def test_a_model_may_be_a_path_or_an_object_and_have_a_name(store: Path, checkpo
     assert named.models["mine"] == by_path.models[checkpoint]
     assert list(named.models) == ["mine", "chance"]
     assert list(evaluate(store, [Path(checkpoint), "constant"], networks=["net1"]).models) == [checkpoint, "constant"]
+
+
+@pytest.mark.needs("tvm")
+def test_tvms_xgboost_model_is_a_path_an_object_or_tvms_own(tmp_path: Path) -> None:
+    from tvm_gnn_cost import XGBBaseline
+
+    graph_store = GraphStore(tmp_path / "store")
+    graph_store.append(synthetic.with_features(synthetic.programs(6, 10)))
+    trained = train(graph_store.folder, tmp_path / "xgb.json", model="xgb", held_out=["net1"])
+    assert isinstance(trained, XGBBaseline)
+    models = {"path": tmp_path / "xgb.json", "object": trained, "loaded": XGBBaseline.load(tmp_path / "xgb.json")}
+    done = evaluate(graph_store.folder, models | {"tvm": trained.model}, networks=["net1"])
+    assert len({str(evaluation) for evaluation in done.models.values()}) == 1
 
 
 def test_mistakes(store: Path) -> None:
