@@ -28,12 +28,13 @@ def main(folder: Path, programs: int) -> None:
     extracted = tvm_gnn_cost.extract(folder / "measured", folder / "store")
     print(f"{extracted.added} programs added to the store")
 
-    model, trees = folder / "model.safetensors", folder / "xgb.json"
+    output, xgb_output = folder / "model.safetensors", folder / "xgb.json"
     # TenSet's layout writes names with underscores; these have none.
-    tvm_gnn_cost.train(folder / "store", model, held_out=[network], epochs=20)
-    tvm_gnn_cost.train(folder / "store", trees, model="xgb", held_out=[network])
-    evaluations = tvm_gnn_cost.evaluate(folder / "store", [str(model), str(trees), "random"], networks=[network])
-    for name, evaluation in evaluations.models.items():
+    model = tvm_gnn_cost.train(folder / "store", output, held_out=[network], epochs=20)
+    xgb = tvm_gnn_cost.train(folder / "store", xgb_output, model="xgb", held_out=[network])
+    models = {"this model": model, "XGBoost": xgb, "random": "random"}
+    result = tvm_gnn_cost.evaluate(folder / "store", models, networks=[network])
+    for name, evaluation in result.models.items():
         print(f"pairwise accuracy {evaluation.metrics['pairwise_accuracy']:.3f}: {name}")
 
 

@@ -45,7 +45,7 @@ SMALLER: dict[str, dict[str, str]] = {
     "python.md": {
         '["held-out", "training", "layers"], "data/my-cpu"': f'{list(_FEW)}, "data/my-cpu", guided=0, {_THREE}',
         "epochs=20": 'epochs=1, held_out=["perceptron"]',
-        '"random"])': '"random"], networks=["perceptron"])',
+        '"random": "random"})': '"random": "random"}, networks=["perceptron"])',
         '"resnet-18", trials=576': '"perceptron", trials=2, compare=False',
     },
     "tpugraphs.md": {"--folds 6": "--folds 2", "--model kernel-costs": "--model kernel-costs --epochs 1"},
@@ -212,7 +212,17 @@ def _target() -> Any:
     return scheduler().target()
 
 
+def _programs() -> Any:
+    import tvm
+    from tvm import te
+
+    a = te.placeholder((64, 64))
+    return [tvm.IRModule({"main": te.create_prim_func([a, te.compute((64, 64), lambda i, j: a[i, j] + 1)])})]
+
+
 META_SCHEDULE: dict[str, Callable[[], Any]] = {
+    "programs": _programs,
+    "latencies": lambda: [0.001],
     "mod": _relax_module,
     "params": dict,
     "target": _target,
