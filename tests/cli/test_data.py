@@ -111,8 +111,8 @@ def test_extract_adds_each_program_once(folder: Path, tmp_path: Path, capfd: pyt
 def test_a_folder_without_records_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capfd, "extract", tmp_path, tmp_path / "store")
     assert code == 2
-    what = "MetaSchedule database" if scheduler().name == "meta-schedule" else "folder in TenSet's layout"
-    assert f"{tmp_path} is no {what}" in err
+    what = "a MetaSchedule database" if scheduler().name == "meta-schedule" else "in TenSet's layout"
+    assert f"{tmp_path} is not {what}" in err
     assert "Traceback" not in err
 
 
