@@ -38,7 +38,6 @@ def test_types_and_shapes() -> None:
         (batch.edge_index, (2, edges)),
         (batch.edge_type, (edges,)),
         (batch.batch, (nodes,)),
-        (batch.population, (3,)),
     ):
         assert (tensor.shape, tensor.dtype) == (shape, torch.int64)
 

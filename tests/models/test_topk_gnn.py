@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from tests import synthetic
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
-from tvm_gnn_cost.models.topk_gnn import PRESETS, TPGNN, PopulationContext, TopKGNNConfig
+from tvm_gnn_cost.models.topk_gnn import PRESETS, TPGNN, TopKGNNConfig
 from tvm_gnn_cost.scoring.scorer import Scorer
 from tvm_gnn_cost.training.fit import new_checkpoint
 
@@ -116,9 +115,7 @@ def test_a_score_adds_up_over_the_stores() -> None:
     torch.testing.assert_close(model.model._sum_of_stores(torch.where(is_store[:, None], x, 9.0), batch), once)
     embedded = model.model.embed(batch)
     more = embedded._replace(stores=embedded.stores + 1)
-    assert model.model.score(more, batch.population).item() == pytest.approx(
-        model.model.score(embedded, batch.population).item() + 1
-    )
+    assert model.model.score(more).item() == pytest.approx(model.model.score(embedded).item() + 1)
 
 
 def test_each_pooling_keeps_its_share_of_what_the_one_before_kept() -> None:
@@ -134,31 +131,3 @@ def test_a_model_without_node_values_still_ranks() -> None:
     scores = scorer(replace(PRESETS["gnn"], groups=())).score(synthetic.graphs(8))
     assert np.isfinite(scores).all()
     assert len(np.unique(scores)) > 1
-
-
-@pytest.mark.parametrize("context", ["deviation", "attention"])
-def test_a_context_compares_the_candidates_of_a_task(context: Literal["deviation", "attention"]) -> None:
-    model, graphs = scorer(replace(PRESETS["gnn"], context=context)), synthetic.graphs(20)
-    together = model.score(graphs)
-    half = graphs.select(np.arange(10))
-    assert abs(model.score(half) - together[:10]).max() > 1e-4
-    # Another task's candidates, their order and the size of a batch change nothing.
-    tasks = np.arange(20) % 2
-    apart = model.score(graphs, tasks)
-    for task in range(2):
-        np.testing.assert_allclose(
-            apart[tasks == task], model.score(graphs.select(np.flatnonzero(tasks == task))), rtol=1e-4
-        )
-    order = np.random.default_rng(0).permutation(20)
-    np.testing.assert_allclose(model.score(graphs.select(order)), together[order], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(model.score(graphs, graphs_at_once=3), together, rtol=1e-4, atol=1e-5)
-
-
-def test_a_context_is_bounded() -> None:
-    context = PopulationContext(6, 8, "deviation")
-    x = 1e6 * torch.randn(5, 6)
-    found = context(x, torch.tensor([0, 0, 0, 1, 1]))
-    assert found.shape == (5, 8)
-    assert found.abs().max() <= 1
-    # A candidate alone deviates from nothing.
-    assert context(x[:1], torch.tensor([0])).abs().max() < 1e-3

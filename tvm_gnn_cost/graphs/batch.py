@@ -26,7 +26,6 @@ class GraphBatch:
         edge_type: int64[E], a :class:`~tvm_gnn_cost.graphs.program_graph.Relation`.
         batch: int64[N], the index of each node's graph, ascending.
         num_graphs: G, including graphs without nodes.
-        population: int64[G], ascending: graphs of one number are candidates of one task, which are compared.
     """
 
     type_vectors: Tensor
@@ -36,7 +35,6 @@ class GraphBatch:
     edge_type: Tensor
     batch: Tensor
     num_graphs: int
-    population: Tensor
 
     def to(self, device: torch.device | str) -> GraphBatch:
         """The batch with every tensor on the given device."""
@@ -49,7 +47,6 @@ def make_batch(
     graphs: ProgramGraphs,
     vectors: NodeTypeVectors,
     columns: npt.NDArray[np.int64] | None = None,
-    population: npt.NDArray[np.int64] | None = None,
 ) -> GraphBatch:
     """Collates graphs into a batch.
 
@@ -57,7 +54,6 @@ def make_batch(
         graphs: The graphs.
         vectors: FastText vectors of node types, including unseen ones.
         columns: int64[V], columns of ``graphs.x`` to keep; None keeps all.
-        population: int64[G], ascending; by default all are one population.
     """
     counts = graphs.node_counts
     shift = np.repeat(graphs.node_offsets[:-1], np.diff(graphs.edge_offsets))
@@ -70,5 +66,4 @@ def make_batch(
         torch.from_numpy(graphs.edge_type.astype(np.int64)),
         torch.from_numpy(np.repeat(np.arange(len(graphs)), counts)),
         len(graphs),
-        torch.from_numpy(np.zeros(len(graphs), np.int64) if population is None else population),
     )

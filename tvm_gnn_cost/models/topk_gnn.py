@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GraphConv, TopKPooling, global_add_pool, global_max_pool, global_mean_pool
-from torch_geometric.utils import softmax, to_dense_batch
+from torch_geometric.utils import softmax
 
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.graphs.batch import GraphBatch
@@ -42,9 +42,6 @@ class TopKGNNConfig:
             :meth:`TopKGNN.log_costs`.
         stores: Whether a score also has the sum of a number that the model estimates for each store of the program.
         dropout: Dropout of the head.
-        context: What a program's score depends on beside the program: ``none``; ``deviation``, how far it deviates
-            from the mean of the candidates that it is scored with; ``attention``, attention across those candidates
-            (after TGraph's, arXiv:2405.16623).
     """
 
     detail: Detail = "statements"
@@ -60,7 +57,6 @@ class TopKGNNConfig:
     costs: int = 8
     stores: bool = True
     dropout: float = 0.1
-    context: Literal["none", "deviation", "attention"] = "none"
 
     def __post_init__(self) -> None:
         """Refuses what torch could not build, or only some of it."""
@@ -70,8 +66,6 @@ class TopKGNNConfig:
             check_range("a size of head", size, 1, _WIDEST)
         check_range("ratio", self.ratio, 1e-6, 1)
         check_range("dropout", self.dropout, 0, 0.999)
-        if self.context == "attention" and self.hidden % 4:
-            raise InputError(f"hidden must be a multiple of 4 with context 'attention', not {self.hidden}")
 
 
 #: TPGNN as published: 18 + 2 inputs for each node, undirected tree, 3 x (GraphConv 128, TopK 0.8), max and mean
@@ -106,40 +100,6 @@ class Embedded(NamedTuple):
     readout: Tensor
     costs: Tensor | None
     stores: Tensor | None
-
-
-class PopulationContext(nn.Module):
-    """How each candidate stands among those that it is scored with.
-
-    Args:
-        width: Channels of a candidate.
-        channels: Channels of the result.
-        kind: ``deviation`` or ``attention``.
-    """
-
-    def __init__(self, width: int, channels: int, kind: str) -> None:
-        super().__init__()
-        self.kind = kind
-        self.project = nn.Linear(width, channels)
-        if kind == "attention":
-            self.attention = nn.MultiheadAttention(channels, 4, batch_first=True)
-
-    def forward(self, x: Tensor, population: Tensor) -> Tensor:
-        """float32[G, channels] in [-1, 1], for candidates float32[G, width] of populations int64[G], ascending."""
-        h = self.project(x)
-        dense, present = to_dense_batch(h, population)
-        count = present.sum(1).clamp(min=1)[:, None, None]
-        mean = dense.sum(1, keepdim=True) / count
-        deviation = (dense - mean) * present[:, :, None]
-        if self.kind == "deviation":
-            scale = (deviation.square().sum(1, keepdim=True) / count).add(1e-4).sqrt()
-            out = torch.tanh(deviation / (2 * scale))
-        else:
-            out = torch.tanh(
-                self.attention(deviation, deviation, deviation, ~present, need_weights=False)[0] + deviation
-            )
-        result: Tensor = out[present]
-        return result
 
 
 class TopKGNN(nn.Module):
@@ -180,8 +140,6 @@ class TopKGNN(nn.Module):
             self.pools.append(TopKPooling(config.hidden, ratio=config.ratio))
             channels = config.hidden
         width = config.hidden * (3 if config.total else 2) + config.costs
-        self.context = None if config.context == "none" else PopulationContext(width, config.hidden, config.context)
-        width += 0 if self.context is None else config.hidden
         layers: list[nn.Module] = []
         for size in config.head:
             layers += [nn.Linear(width, size), nn.ReLU(), nn.Dropout(config.dropout)]
@@ -218,7 +176,7 @@ class TopKGNN(nn.Module):
         """
         embedded = self.embed(batch)
         latency = None if embedded.costs is None else self.latency(embedded.costs).squeeze(1)
-        return self.score(embedded, batch.population), latency
+        return self.score(embedded), latency
 
     def embed(self, batch: GraphBatch) -> Embedded:
         """What the score of each graph is made of."""
@@ -236,17 +194,14 @@ class TopKGNN(nn.Module):
             readouts.append(self._read(x, graph, batch.num_graphs))
         return Embedded(torch.stack(readouts).sum(dim=0), costs, stores)
 
-    def score(self, embedded: Embedded, population: Tensor) -> Tensor:
+    def score(self, embedded: Embedded) -> Tensor:
         """Scores what :meth:`embed` gave: float32[G].
 
         Args:
             embedded: Of G graphs.
-            population: int64[G], the candidates that each graph is compared with have its number; ascending.
         """
         readout, costs, stores = embedded
         x = readout if costs is None else torch.cat([readout, costs], dim=1)
-        if self.context is not None:
-            x = torch.cat([x, self.context(x, population)], dim=1)
         score: Tensor = self.head(x)
         if costs is not None:
             score = score + self.slower(costs)

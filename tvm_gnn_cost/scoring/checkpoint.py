@@ -28,6 +28,9 @@ FORMAT_VERSION = 4
 #: What the names of a checkpoint's tensors begin with, but for the trees'.
 _PARTS = ("model.", "vectors.", "extra.")
 
+#: What every file of this format says: scores depend on a program alone.
+_NO_CONTEXT = {"context": "none"}
+
 _SHIPPED = Path(__file__).parent.parent / "checkpoints"
 
 #: The checkpoints that the package ships, for MetaSchedule and for ``auto_scheduler``.
@@ -117,7 +120,7 @@ class Checkpoint:
         tensors |= {f"extra.{name}": tensor for name, tensor in self.extra.items()}
         info = {
             "version": FORMAT_VERSION,
-            "config": asdict(self.config),
+            "config": asdict(self.config) | _NO_CONTEXT,
             "value_names": self.value_names,
             "vectors": vector_info,
             "calibration": self.calibration,
@@ -143,6 +146,9 @@ class Checkpoint:
                 f"{FORMAT_VERSION}; train it again or install the version that wrote it"
             )
         try:
+            config = info.get("config")
+            if isinstance(config, dict) and config.pop("context", "none") != "none":
+                raise InputError("it was trained with a population context, which this version does not have")
             header = from_json(_Header, info)
             from_json(_CardsData, {name: header.card[name] for name in ("networks", "targets") if name in header.card})
             if len(header.calibration) != 2:

@@ -271,7 +271,7 @@ class CostModel:
             model.train()
             while nodes < settings.nodes_per_update and steps < most:
                 graphs, target, task = self._draw(names, current, rng)
-                batch = self.scorer.batch(graphs, task)
+                batch = self.scorer.batch(graphs)
                 scores = self.scorer.with_trees(model(batch), graphs)
                 loss = loss_of(scores, torch.from_numpy(target), torch.from_numpy(task))
                 for parameter, start in zip(model.parameters(), self._pretrained, strict=True):

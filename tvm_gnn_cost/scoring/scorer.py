@@ -73,7 +73,7 @@ class Scorer:
             raise InputError(f"{checkpoint}: the weights do not fit the architecture: {error}") from error
         self.model.to(self.device).eval()
 
-    def batch(self, graphs: ProgramGraphs, population: npt.NDArray[np.int64] | None = None) -> GraphBatch:
+    def batch(self, graphs: ProgramGraphs) -> GraphBatch:
         """A batch of the given graphs, on the CPU; see :func:`~tvm_gnn_cost.graphs.batch.make_batch`.
 
         Raises:
@@ -84,7 +84,7 @@ class Scorer:
                 f"the model reads graphs of detail '{self.config.detail}', these are of detail '{graphs.detail}'; "
                 f"extract them with detail '{self.config.detail}'"
             )
-        return make_batch(graphs, self.vectors, self.columns, population)
+        return make_batch(graphs, self.vectors, self.columns)
 
     def score(
         self, graphs: ProgramGraphs, task: npt.NDArray[Any] | None = None, graphs_at_once: int = 256
@@ -140,13 +140,12 @@ class Scorer:
             embedded = [self.model.embed(self.batch(chunk).to(self.device)) for chunk in chunks]
             joined = [None if parts[0] is None else torch.cat(parts) for parts in zip(*embedded, strict=True)]
             numbers = np.zeros(len(graphs), np.int64) if task is None else task
+            # One task at a time, as a search scores: the last bit of a product depends on its number of rows.
             for number in np.unique(numbers).tolist():
                 rows = np.flatnonzero((numbers == number) & (graphs.node_counts > 0))
-                own = torch.from_numpy(rows).to(self.device)
-                one = own.new_zeros(len(rows))
-                some = Embedded._make(None if part is None else part[own] for part in joined)
-                found = self.model.score(some, one)
-                scores[rows] = found.double().cpu().numpy()
+                members = torch.from_numpy(rows).to(self.device)
+                embedded_task = Embedded._make(None if part is None else part[members] for part in joined)
+                scores[rows] = self.model.score(embedded_task).double().cpu().numpy()
         return scores
 
     def with_trees(self, scores: Tensor, graphs: ProgramGraphs) -> Tensor:

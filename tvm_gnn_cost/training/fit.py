@@ -158,9 +158,8 @@ class TaskBatches(EpochSteps):
         rank, processes = _processes()
         own = np.flatnonzero(number % processes == rank)
         chosen = own if len(own) else np.flatnonzero(number == 0)
-        population = np.unique(number[chosen], return_inverse=True)[1].astype(np.int64)
         return Step(
-            self.scorer.batch(self.programs.graphs.select(rows[chosen]).read(), population),
+            self.scorer.batch(self.programs.graphs.select(rows[chosen]).read()),
             torch.from_numpy(self.throughput[rows]),
             torch.from_numpy(self.programs.latency[rows].astype(np.float32)),
             torch.from_numpy(task.astype(np.int64)),
