@@ -1,4 +1,4 @@
-"""Rules about the tree itself: every room, public name and command has tests, and no ten lines stand in two modules."""
+"""Rules about the tree itself: every subpackage, public name and command has tests, and no ten lines stand in two modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_gnn_cost.cli.app import app
 ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "tvm_gnn_cost", ROOT / "tests"
 
-#: Folders of tests that mirror no room of the package.
+#: Folders of tests that mirror no subpackage.
 OTHER_FOLDERS = {"benchmarks", "examples", "extraction", "fuzz"}
 
 TWIN_LINES = 10
