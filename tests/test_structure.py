@@ -1,4 +1,4 @@
-"""Rules about the tree itself: every subpackage, public name and command has tests, and no ten lines stand in two modules."""
+"""Rules of the tree: every subpackage, public name and command has tests, and no ten lines occur in two modules."""
 
 from __future__ import annotations
 
