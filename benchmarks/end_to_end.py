@@ -191,7 +191,7 @@ def main() -> None:
     )
     quick = {"networks": ["perceptron" if scheduler().name == "meta-schedule" else "mlp"], "models": ["gnn"]}
     name = result_name("end_to_end", scheduler().name)
-    run_saved(options, name, benchmark, **quick, minutes=[0, 0.3], seeds=1)
+    run_saved(options, name, benchmark, **quick, minutes=[0, 0.1], seeds=1)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three programs of each of two operators, as ``collect`` leaves them; a test that changes the folder copies it."""
+    from tvm_gnn_cost import collect
+
+    folder = tmp_path_factory.mktemp("measured") / "data"
+    collect(["softmax/0", "dense/0"], folder, random=3, guided=0, turns=1, patience_s=0)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A small model that has learned nothing yet."""
     from dataclasses import replace

@@ -108,8 +108,8 @@ def test_soak_has_every_minute_of_the_search(tmp_path: Path) -> None:
 def test_end_to_end_tunes_to_every_budget(tmp_path: Path) -> None:
     found = quick_run("end_to_end", ["milliseconds", "points"], tmp_path / "result.json")
     points = found["points"]
-    # Whether anything is measured in 0.3 minutes depends on the machine.
-    assert [point["minutes"] for point in points] == [0, 0.3]
+    # Whether anything is measured in 0.1 minutes depends on the machine.
+    assert [point["minutes"] for point in points] == [0, 0.1]
     assert points[0]["trials"] == 0
     assert all(point["difference"] < 1e-5 for point in points)
     assert set(found["milliseconds"]["perceptron"]) == {*(point["name"] for point in points), "matrix product"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,14 @@ from tvm_gnn_cost.tpugraphs.format.protos import TuningData
 __all__ = ["example", "one_thread"]
 
 
-def cut(path: Path) -> Iterator[bytes]:
-    """Cuts a file at every tenth of its bytes and yields what is left; at the end it is whole again."""
+#: Programs of the collection.
+PROGRAMS = 6
+
+
+def cut(path: Path, tenths: Iterable[int] = range(10)) -> Iterator[bytes]:
+    """Cuts a file at tenths of its bytes and yields what is left; at the end it is whole again."""
     whole = path.read_bytes()
-    for part in range(10):
+    for part in tenths:
         path.write_bytes(whole[: len(whole) * part // 10])
         yield path.read_bytes()
     path.write_bytes(whole)
@@ -111,8 +115,8 @@ def test_a_protobuf_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
 @pytest.mark.needs("s_tir")
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("name", ["database_tuning_record.json", "database_workload.json"])
-def test_a_database(name: str, suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder, programs = small_database(tmp_path)
+def test_a_database(name: str, suffix: str, measured: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = Path(shutil.copytree(measured, tmp_path / "database"))
     path = (folder / name).rename(folder / f"{name}{suffix}")
     if suffix:
         path.write_bytes((gzip if suffix == ".gz" else lzma).compress(path.read_bytes()))
@@ -123,30 +127,26 @@ def test_a_database(name: str, suffix: str, tmp_path: Path, capfd: pytest.Captur
         # A plain file can end between two lines; then nothing shows that there were more.
         whole = left.endswith(b"\n") or not left
         assert found["added"] + found["left_out"] > 0 or whole
-        assert found["added"] < programs
+        assert found["added"] < PROGRAMS
         if suffix and left:
             code, _, err = call(capfd, "extract", folder, tmp_path / f"again-{number}", "--no-features")
             assert (code, f"left out: {path}:0: the compressed file is cut off or damaged" in err) == (0, True)
 
 
-def small_database(tmp_path: Path) -> tuple[Path, int]:
-    """A collection of two operators, and how many programs it has."""
-    from tvm_gnn_cost import collect
-
-    found = collect(["softmax/0", "dense/0"], tmp_path / "database", random=3, guided=0, patience_s=0)
-    return found.folder, found.programs
-
-
 @pytest.mark.needs("s_tir")
 @pytest.mark.parametrize("name", ["measurements.jsonl", "tasks.jsonl", "card.json"])
-def test_what_lies_beside_a_database(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder, programs = small_database(tmp_path)
+def test_what_lies_beside_a_database(
+    name: str, measured: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(measured, tmp_path / "database"))
     options = ("--random", 3, "--guided", 0, "--patience", 0)
     sentences = {
         "tasks.jsonl": f"error: {folder / name}:",
         "card.json": f"error: {folder / name} is not a card of measurements",
     }
-    for number, left in enumerate(cut(folder / name)):
+    # What is lost of the measurements is measured again.
+    tenths = (0, 3, 7) if name == "measurements.jsonl" else range(10)
+    for number, left in enumerate(cut(folder / name, tenths)):
         copy = Path(shutil.copytree(folder, tmp_path / str(number) / "database"))
         code, out, err = call(capfd, "collect", "softmax/0", "dense/0", copy, *options)
         # The unfinished last line of a log is dropped, and its program measured again.
@@ -155,7 +155,7 @@ def test_what_lies_beside_a_database(name: str, tmp_path: Path, capfd: pytest.Ca
         else:
             assert_mistake((code, out, err.replace(str(copy), str(folder))), sentences[name])
         if name == "measurements.jsonl" and left:
-            assert call_json(capfd, "extract", copy, tmp_path / f"store-{number}", "--no-features")["added"] == programs
+            assert call_json(capfd, "extract", copy, tmp_path / f"store-{number}", "--no-features")["added"] == PROGRAMS
 
 
 @pytest.mark.needs("auto_scheduler")

@@ -116,14 +116,12 @@ def test_commands_that_measure(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("s_tir")
-def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
-    from tvm_gnn_cost import collect, extract
+def test_a_store_that_cannot_be_written(measured: Path, tmp_path: Path) -> None:
+    from tvm_gnn_cost import extract
 
-    folder = tmp_path / "data"
-    collect(["dense/0"], folder, random=3, guided=0, patience_s=0)
-    answer = run_limited(_LITTLE, "extract", folder, tmp_path / "store")
+    answer = run_limited(_LITTLE, "extract", measured, tmp_path / "store")
     assert_names(answer, tmp_path / "store" / "shard-00000.parquet")
-    assert extract(folder, tmp_path / "store").added == 3
+    assert extract(measured, tmp_path / "store").added == 6
 
 
 def test_a_result_goes_to_a_full_device(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def arguments(work_dir: Path, *network: object) -> list[object]:
 
 
 @pytest.mark.needs("tvm")
-def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
+def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     work_dir = tmp_path / "work"
     network = (write_perceptron(tmp_path / "mine.onnx", perceptron()), "--shape", "x=16,784")
     done = run(*arguments(work_dir, *network), "--trials", 4, "--json", "-")
@@ -53,13 +53,9 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path) -> None:
     assert "<svg" in (work_dir / "report.html").read_text()
 
     (work_dir / "report.html").unlink()
-    again = run("report", work_dir, "--json", "-")
-    assert again.returncode == 0
-    assert json.loads(again.stdout) == found
+    assert call_json(capfd, "report", work_dir) == found
     assert (work_dir / "report.html").exists()
-    other = [*arguments(work_dir, *network), "--seed", 1]
-    refused = run(*other)
-    assert_mistake((refused.returncode, refused.stdout, refused.stderr), "was tuned with seed 0, not 1")
+    assert_mistake(call(capfd, *arguments(work_dir, *network), "--seed", 1), "was tuned with seed 0, not 1")
 
 
 @pytest.mark.needs("tvm")

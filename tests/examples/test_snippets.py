@@ -82,15 +82,24 @@ def smaller(page: Path, snippet: str) -> str:
     return snippet
 
 
-@pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder like a user's with a network of their own, of token ids and a mask; the project's folders are in it."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Like a user's, with a network of their own, of token ids and a mask; the project's folders are in it.
+
+    All pages share it: what one has collected, another one that collects the same need not measure again.
+    """
     from tests.torch_networks import Transformer, export_onnx, make
 
+    made = tmp_path_factory.mktemp("user")
     for name in ("benchmarks", "examples", "tvm_gnn_cost"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    export_onnx(make(Transformer), tmp_path / "my.onnx", dynamo=False)
+        (made / name).symlink_to(ROOT / name)
+    export_onnx(make(Transformer), made / "my.onnx", dynamo=False)
+    return made
+
+
+@pytest.fixture
+def there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
 
 
 def python_pages(part: str) -> list[Path]:

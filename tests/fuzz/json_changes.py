@@ -33,16 +33,16 @@ def changed_json(data: bytes, max_size: int, seed: int) -> bytes | None:
     chosen = rng.randrange(len(lines))
     try:
         document = [json.loads(lines[chosen])]
-    except (ValueError, RecursionError):
+        for _ in range(rng.randint(1, 4)):
+            _change(document, rng)
+        if document:
+            lines[chosen] = json.dumps(document[0]).encode()
+        else:
+            del lines[chosen]
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply
         return None
-    for _ in range(rng.randint(1, 4)):
-        _change(document, rng)
-    if not document:
-        del lines[chosen]
-    else:
-        lines[chosen] = json.dumps(document[0]).encode()
-    found = data[:begin] + b"\n".join(lines)
-    return found if len(found) <= max_size else None
+    changed = data[:begin] + b"\n".join(lines)
+    return changed if len(changed) <= max_size else None
 
 
 def _change(document: list[Any], rng: random.Random) -> None:

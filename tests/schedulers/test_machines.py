@@ -21,7 +21,7 @@ from tvm_gnn_cost.schedulers.turn_runner import TurnRunner
 pytestmark = pytest.mark.needs("tvm")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rack() -> Iterator[Rack]:
     with Rack(2) as found:
         yield found
@@ -41,6 +41,13 @@ def test_programs_run_on_the_count_machines_a_tracker(
         assert all(len(one.seconds) == QUICK.repeats and 0 < one.latency < 1 for one in outcomes)
 
 
+def test_what_fails_on_a_machine_has_failed(rack: Rack) -> None:
+    runner = TurnRunner(replace(QUICK, tracker=rack.tracker))
+    outcomes = runner.run([("none.so", (("TENSOR", "float32", (4,)),))] * 2)
+    assert [(one.failure, one.seconds) for one in outcomes] == [(Failure.RUN_ERROR, ())] * 2
+
+
+# The last test of the rack: it leaves nothing of it.
 def test_a_machine_that_dies_costs_nothing(rack: Rack, task: Task, candidates: list[Any], target: Any) -> None:
     measure(rack, [(task, candidates[:1])], target)  # starts the workers
 
@@ -58,12 +65,6 @@ def test_a_machine_that_dies_costs_nothing(rack: Rack, task: Task, candidates: l
     rack.kill(2)
     with pytest.raises(WorkError, match=r"^no machine with the key 'board' is registered at the tracker 127\.0\.0\.1:"):
         measure(rack, [(task, candidates[:1])], target)
-
-
-def test_what_fails_on_a_machine_has_failed(rack: Rack) -> None:
-    runner = TurnRunner(replace(QUICK, tracker=rack.tracker))
-    outcomes = runner.run([("none.so", (("TENSOR", "float32", (4,)),))] * 2)
-    assert [(one.failure, one.seconds) for one in outcomes] == [(Failure.RUN_ERROR, ())] * 2
 
 
 def test_a_tracker_that_is_not_there_is_named() -> None:

@@ -13,22 +13,14 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.scoring.scorer import Scorer
-from tvm_gnn_cost.tuning.collect import collect
 from tvm_gnn_cost.tuning.explain import ExplainResult, explain, write_page
 
 pytestmark = pytest.mark.needs("tvm")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("explain") / "data"
-    collect(("softmax/0", "dense/0"), found, random=3, guided=0, turns=1, patience_s=0)
-    return found
-
-
-@pytest.fixture(scope="module")
-def explained(folder: Path) -> ExplainResult:
-    return explain(folder)
+def explained(measured: Path) -> ExplainResult:
+    return explain(measured)
 
 
 def test_the_fastest_and_the_slowest_program_are_explained(explained: ExplainResult) -> None:
@@ -64,8 +56,8 @@ def test_loops_and_stores_are_told_apart(explained: ExplainResult) -> None:
         assert any(line.trees is not None for line in program.lines)
 
 
-def test_what_the_trees_add_is_their_score(folder: Path, explained: ExplainResult) -> None:
-    opened = scheduler().measured(folder, jobs=1)
+def test_what_the_trees_add_is_their_score(measured: Path, explained: ExplainResult) -> None:
+    opened = scheduler().measured(measured, jobs=1)
     scorer = Scorer(Checkpoint.load(scheduler().checkpoint))
     found = []
     for _, record in opened.records():
@@ -77,19 +69,19 @@ def test_what_the_trees_add_is_their_score(folder: Path, explained: ExplainResul
         assert added == pytest.approx(dict(found)[program.seconds], rel=1e-4, abs=1e-4)
 
 
-def test_a_task_is_chosen_by_number_or_name(folder: Path, explained: ExplainResult) -> None:
-    other = explain(folder, task="2", ranks=[2])
+def test_a_task_is_chosen_by_number_or_name(measured: Path, explained: ExplainResult) -> None:
+    other = explain(measured, task="2", ranks=[2])
     assert other.task != explained.task
     assert [one.rank for one in other.programs] == [2]
-    assert explain(folder, task=other.task, ranks=[-2]).programs[0].rank == other.measured - 1
+    assert explain(measured, task=other.task, ranks=[-2]).programs[0].rank == other.measured - 1
     with pytest.raises(InputError, match="there is no task 9"):
-        explain(folder, task="9")
+        explain(measured, task="9")
     with pytest.raises(InputError, match="has 'nosuch' in its name; the slowest tasks are "):
-        explain(folder, task="nosuch")
+        explain(measured, task="nosuch")
     with pytest.raises(InputError, match=r"valid programs; there is no rank 77"):
-        explain(folder, ranks=[77])
+        explain(measured, ranks=[77])
     with pytest.raises(InputError, match="there is no such checkpoint"):
-        explain(folder, cost_model="nosuch")
+        explain(measured, cost_model="nosuch")
 
 
 def test_the_page_holds_both_programs_and_loads_nothing(explained: ExplainResult, tmp_path: Path) -> None:
@@ -101,8 +93,8 @@ def test_the_page_holds_both_programs_and_loads_nothing(explained: ExplainResult
     assert f"{100 * np.nanmax([line.share or 0 for line in explained.programs[0].lines]):.1f} %" in page
 
 
-def test_a_record_that_does_not_belong_to_its_task_is_named(folder: Path, tmp_path: Path) -> None:
-    broken = Path(shutil.copytree(folder, tmp_path / "broken"))
+def test_a_record_that_does_not_belong_to_its_task_is_named(measured: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(measured, tmp_path / "broken"))
     if scheduler().name == "meta-schedule":
         file = broken / "database_tuning_record.json"
         lines = [json.loads(line) for line in file.read_text().splitlines()]

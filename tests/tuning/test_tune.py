@@ -17,8 +17,6 @@ import torch
 from torch import nn
 
 from tests.onnx_files import perceptron, write_perceptron
-from tvm_gnn_cost.datasets.records import Failure
-from tvm_gnn_cost.datasets.tenset import CODES
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.progress import Event, Note, Stage, TrialsMeasured
 from tvm_gnn_cost.schedulers import scheduler
@@ -52,14 +50,14 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, checkpoint: str) -> tuple[Pa
     return work_dir, *search(work_dir, 2 * TASKS, checkpoint)
 
 
+@pytest.fixture
+def copied(tuned: tuple[Path, TuneResult, list[Event]], tmp_path: Path) -> Path:
+    """A copy of the work directory, for a test that changes it."""
+    return Path(shutil.copytree(tuned[0], tmp_path / "work"))
+
+
 def records(work_dir: Path) -> list[str]:
     return (work_dir / scheduler().records_file).read_text().splitlines()
-
-
-def not_built(work_dir: Path) -> int:
-    """How many of ``auto_scheduler``'s records say that a build took too long; MetaSchedule's say no reason."""
-    found = [json.loads(line) for line in records(work_dir)]
-    return sum(isinstance(one, dict) and one["r"][1] == CODES[Failure.BUILD_TIMEOUT] for one in found)
 
 
 def test_the_tasks_that_matter_are_measured_and_the_curve_falls(tuned: tuple[Path, TuneResult, list[Event]]) -> None:
@@ -111,11 +109,12 @@ def test_without_trials_the_models_own_choices_are_compiled(tmp_path: Path, chec
 
 @pytest.mark.needs("s_tir")
 def test_a_network_that_computes_something_else_is_not_passed_on(
-    tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+    copied: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (copied / load_result(copied).library).unlink()
     monkeypatch.setattr("tvm_gnn_cost.tuning.end_to_end.relative_difference", lambda *_: 0.25)
     with pytest.raises(WorkError, match=r"in another process: an output differs by 25% .*; do not use it"):
-        search(tmp_path / "work", 0, checkpoint)
+        search(copied, 2 * TASKS, checkpoint)
 
 
 @pytest.mark.needs("s_tir")
@@ -140,15 +139,21 @@ def test_a_wrong_schedule_is_struck_off_and_the_library_is_right(
 
 
 @pytest.mark.needs("s_tir")
-def test_a_search_ends_in_time_and_more_minutes_go_on(tmp_path: Path, checkpoint: str) -> None:
-    result, _ = search(tmp_path / "work", None, checkpoint, minutes=1e-3)
-    # Loading the network took longer, so nothing was searched, and the model chose.
-    assert result.trials == 0
+def test_a_search_ends_in_time_and_more_minutes_go_on(
+    tuned: tuple[Path, TuneResult, list[Event]], copied: Path, checkpoint: str
+) -> None:
+    result, events = search(copied, None, checkpoint, minutes=1e-3)
+    # The search before took longer.
+    assert result.trials == tuned[1].trials
+    assert Stage("searching") not in events
     assert result.end_to_end is not None
-    more, events = search(tmp_path / "work", None, checkpoint, minutes=(result.searching_seconds + 10) / 60)
-    assert more.trials > 0
+    for seconds in (5, 60):  # a busy machine may take longer to get ready
+        more, events = search(copied, None, checkpoint, minutes=(result.searching_seconds + seconds) / 60)
+        if more.trials > result.trials:
+            break
+    assert more.trials > result.trials
     assert Stage("searching") in events
-    assert more.searching_seconds < result.searching_seconds + 60
+    assert more.searching_seconds < result.searching_seconds + 120
 
 
 def test_the_networks_outputs_agree(tuned: tuple[Path, TuneResult, list[Event]]) -> None:
@@ -169,7 +174,7 @@ def test_the_tuned_network_is_faster_than_todays_default(tuned: tuple[Path, Tune
 
 
 def test_the_tuned_network_can_be_run_and_taken_away(
-    tuned: tuple[Path, TuneResult, list[Event]], tmp_path: Path, checkpoint: str
+    tuned: tuple[Path, TuneResult, list[Event]], copied: Path, checkpoint: str
 ) -> None:
     work_dir, result, _ = tuned
     name = NETWORKS[scheduler().name][0]
@@ -180,13 +185,12 @@ def test_the_tuned_network_can_be_run_and_taken_away(
     np.testing.assert_allclose(result.run(*network.inputs.values()), expected, atol=1e-5)
     np.testing.assert_allclose(load_result(work_dir).run(network.inputs), expected, atol=1e-5)
     # A library that is gone is written again, without any search.
-    copy = Path(shutil.copytree(work_dir, tmp_path / "work"))
-    (copy / result.library).unlink()
-    again, events = search(copy, 2 * TASKS, checkpoint)
-    assert (copy / result.library).exists()
+    (copied / result.library).unlink()
+    again, events = search(copied, 2 * TASKS, checkpoint)
+    assert (copied / result.library).exists()
     assert [task.trials for task in again.tasks] == [task.trials for task in result.tasks]
     assert Stage("searching") not in events
-    assert len(records(copy)) == result.trials
+    assert len(records(copied)) == result.trials
 
 
 def test_the_time_is_accounted_for(tuned: tuple[Path, TuneResult, list[Event]]) -> None:
@@ -197,14 +201,13 @@ def test_the_time_is_accounted_for(tuned: tuple[Path, TuneResult, list[Event]]) 
     assert result.searching_seconds >= 0.99 * result.curve[-1].seconds
 
 
+# With auto_scheduler, collect's test and those of its runner do the same.
+@pytest.mark.needs("s_tir")
 def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_path: Path, checkpoint: str) -> None:
     from tests.schedulers.rack import KEY, Rack
 
     # Built as for another kind of machine: linked where it runs.
-    text = {
-        "meta-schedule": '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 2}',
-        "auto-scheduler": "llvm -mtriple=x86_64-linux-gnu -num-cores=2",
-    }[scheduler().name]
+    text = '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 2}'
     killed = []
 
     with Rack(2) as rack:
@@ -215,12 +218,11 @@ def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_pat
                 killed.append(event)
 
         there = {"tracker": str(rack.tracker), "key": KEY, "target": text}
-        result, _ = search(tmp_path / "work", 3 * TASKS, checkpoint, compare=True, progress=follow, **there)
-        again, events = search(tmp_path / "work", 3 * TASKS, checkpoint, compare=True, **there)
+        result, _ = search(tmp_path / "work", 2 * TASKS, checkpoint, compare=True, progress=follow, **there)
+        again, events = search(tmp_path / "work", 2 * TASKS, checkpoint, compare=True, **there)
     assert killed
-    assert result.trials >= 3 * TASKS
-    # A program that a busy machine did not build in time never came to one of the two.
-    assert sum(task.failed for task in result.tasks) == not_built(tmp_path / "work")
+    assert result.trials >= 2 * TASKS
+    assert sum(task.failed for task in result.tasks) == 0
     assert result.machine == {"processor": f"machines '{KEY}' of an RPC tracker"}
     assert result.end_to_end is not None
     assert [one.name for one in result.end_to_end.networks] == ["tuned", "untuned"]
@@ -230,7 +232,7 @@ def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_pat
     assert again == result
     assert Stage("searching") not in events
     # The archive is linked by whoever loads it.
-    done = subprocess.run([sys.executable, tmp_path / "work" / "run.py"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, tmp_path / "work" / "run.py"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     with pytest.raises(WorkError, match="no RPC tracker answers"):
         search(tmp_path / "other", 2, checkpoint, **there)
@@ -244,10 +246,10 @@ def test_a_finished_run_measures_nothing_again(tuned: tuple[Path, TuneResult, li
 
 
 def test_more_trials_go_on_from_the_records(
-    tuned: tuple[Path, TuneResult, list[Event]], tmp_path: Path, checkpoint: str
+    tuned: tuple[Path, TuneResult, list[Event]], copied: Path, checkpoint: str
 ) -> None:
     before, result, _ = tuned
-    work_dir = Path(shutil.copytree(before, tmp_path / "work"))
+    work_dir = copied
     # As a kill in the middle of a write leaves it.
     with (work_dir / scheduler().records_file).open("a") as file:
         file.write(records(before)[0][:100])

@@ -30,7 +30,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
 
 
-@pytest.mark.parametrize("name", ["mlp", "mobilenet"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("mobilenet", marks=pytest.mark.slow)])
 def test_the_output_says_something_of_the_network(name: str):
     network = load_network(name)
     with tvm.transform.PassContext(opt_level=3):

@@ -18,7 +18,7 @@ from tvm_gnn_cost.graphs.values import GROUPS, VALUES, columns
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, load_network
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 
-NETWORKS = ("resnet-18", "mobilenet-v1", "mobilenet-v2", "inception-v3")
+NETWORKS = ("resnet-18", "mobilenet-v2")
 TASKS_A_NETWORK = 3
 COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
 
