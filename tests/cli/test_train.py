@@ -62,7 +62,7 @@ def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
         (("{store}", "out.safetensors", *HELD_OUT, "--start", "no.safetensors"), "there is no file no.safetensors"),
         (
             ("{store}", "out.safetensors", *HELD_OUT, "--learning-rate", "inf"),
-            "learning rate must be between 1e-12 and",
+            "learning_rate must be between 1e-12 and",
         ),
         (
             ("{store}", "out.safetensors", *HELD_OUT, "--epochs", "99999999999999"),
