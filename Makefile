@@ -38,8 +38,8 @@ BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Two tests at a time. The tests of a group (a file, if they name none) run in one process and share its fixtures.
-PYTEST := -m pytest -n 2 --dist loadgroup
+# Two files of tests at a time: the tests of a file run in one process and share its fixtures.
+PYTEST := -m pytest -n 2 --dist loadfile
 # Which tests: `make test-all` runs the slow ones too.
 SPEED := not slow
 

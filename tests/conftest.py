@@ -1,4 +1,4 @@
-"""Chooses the tests that the installed TVM can run, and those that share a worker of pytest-xdist.
+"""Chooses the tests that the installed TVM can run.
 
 ``@pytest.mark.needs("s_tir")`` is for today's TVM, ``@pytest.mark.needs("auto_scheduler")`` for a TVM up to 0.19,
 ``@pytest.mark.needs("tvm")`` for either. Tests of the other environment are left out. With ``--tvm none`` no test can
@@ -27,7 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part): run only with a TVM that has this part, or with any ('tvm')")
     config.addinivalue_line("markers", "slow: runs before a release alone (make test-all)")
-    config.addinivalue_line("markers", "xdist_group(name): shares a worker; also known where xdist is not installed")
     if config.getoption("--tvm") == "none":
         sys.modules["tvm"] = None  # type: ignore[assignment]
 
@@ -45,7 +44,6 @@ def in_tvm_folder(path: Path) -> bool:
     return not set(TVM_FOLDERS).isdisjoint(path.parents)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def runs(item: pytest.Item) -> bool:
         needed = [str(mark.args[0]) for mark in item.iter_markers("needs")]
@@ -58,9 +56,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if runs(item)]
     for item in items:
-        # The tests of a file share its fixtures.
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(Path(__file__).parent).as_posix()))
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(1800))
 

@@ -18,9 +18,6 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # The scripts import each other by their bare names.
 sys.path.insert(0, str(BENCHMARKS))
 
-# The quick runs of one process share the few programs that they extract and the models that they train.
-pytestmark = pytest.mark.xdist_group("benchmarks")
-
 
 def quick_run(name: str, metrics: Iterable[str], path: Path, *options: str) -> dict[str, Any]:
     """Runs a benchmark in this process; returns the metrics that it wrote to ``path``, these among them."""

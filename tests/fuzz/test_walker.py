@@ -12,7 +12,6 @@ SECONDS = 20
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("sanitizers"),
     pytest.mark.skipif(not HAS_COMPILER, reason="needs g++ and its sanitizer libraries"),
 ]
 
