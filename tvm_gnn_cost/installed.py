@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_gnn_cost.errors import WrongTVMError
+from tvm_gnn_cost.errors import WorkError, WrongTVMError
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -59,6 +59,16 @@ def require_tvm(part: str) -> None:
     # TVM 0.25 has s_tir, but keeps buffers apart from variables: its programs would become other graphs.
     if part == "s_tir" and "apache-tvm 0.25." in _found():
         raise WrongTVMError(f"this needs TVM 0.26 or 0.27; found {_found()}; pip install 'tvm-gnn-cost[tvm]'")
+
+
+def require_compiler() -> None:
+    """Checks that TVM finds the compiler that links every library on this machine.
+
+    Raises:
+        WorkError: it does not.
+    """
+    if import_module("tvm.support.cc" if has("s_tir") else "tvm.contrib.cc").get_cc() is None:
+        raise WorkError("TVM links programs with a C++ compiler, and there is none; install g++ or clang, or set CXX")
 
 
 def _folder() -> Path | None:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tvm_gnn_cost import collect, tune
 from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS
 from tvm_gnn_cost.datasets.store import GraphStore
 from tvm_gnn_cost.errors import InputError, WorkError, WrongTVMError
-from tvm_gnn_cost.installed import has, require_tvm
+from tvm_gnn_cost.installed import has, require_compiler, require_tvm
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.tuning.evaluate import evaluate
 from tvm_gnn_cost.tuning.extract import extract
@@ -172,3 +173,16 @@ NODES = [
     ("PrimFunc", 5.0),
     ("SeqStmt", 7.0),
 ]
+
+
+@pytest.mark.needs("tvm")
+def test_a_machine_without_a_compiler_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_compiler()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    for call in (lambda: tune("perceptron", work_dir=tmp_path), lambda: collect(["perceptron"], tmp_path)):
+        with pytest.raises(WorkError, match=r"there is none; install g\+\+ or clang, or set CXX$"):
+            call()

@@ -10,6 +10,7 @@ from pathlib import Path
 from tvm_gnn_cost.datasets.records import unpack
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import check_folder
+from tvm_gnn_cost.installed import require_compiler
 from tvm_gnn_cost.measuring.machine import describe_measuring, tracker_at
 from tvm_gnn_cost.progress import Note, ProgramsMeasured, Progress, TaskFinished, TasksFound, ignore
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
@@ -110,6 +111,8 @@ def collect(
     machines, built_for = tracker_at(tracker, key), chosen.target(hardware, target)
     if machines is not None:
         count_machines(machines)  # fails before networks are loaded if the tracker does not answer
+    else:
+        require_compiler()
     for name in plan.workloads:
         chosen.check_workload(name)
     unpack(Path(folder), _CARDS)

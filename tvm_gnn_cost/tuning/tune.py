@@ -14,6 +14,7 @@ from typing import Any
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.importing.names import check_network, name_of
+from tvm_gnn_cost.installed import require_compiler
 from tvm_gnn_cost.measuring.machine import Tracker, describe_measuring, timed, tracker_at
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import NAMES
@@ -115,7 +116,9 @@ def tune(
     check_folder(folder)
     machines, built_for = tracker_at(tracker, key), chosen.target("", target)
     if machines is not None:
-        count_machines(machines)  # likewise
+        count_machines(machines)
+    else:
+        require_compiler()
     if trials is None and minutes is None:
         minutes = _MINUTES
     start = time.perf_counter()
