@@ -22,9 +22,8 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_checkpoint_scores_graphs_with_the_core_alone(checkpoint: str) -> None:
     done = run(
-        "from tests import synthetic; from tvm_gnn_cost.scoring.checkpoint import Checkpoint, Scorer;"
-        "from pathlib import Path;"
-        f"print(Scorer(Checkpoint.load(Path({checkpoint!r}))).score(synthetic.programs(1, 3).graphs).shape)"
+        "from tests import synthetic; from tvm_gnn_cost import CostModel;"
+        f"print(CostModel.load({checkpoint!r}).predict(synthetic.programs(1, 3).graphs).shape)"
     )
     assert done.stdout.strip() == "(3,)", done.stderr
     assert len(synthetic.programs(1, 3).graphs) == 3

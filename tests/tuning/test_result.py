@@ -145,7 +145,7 @@ def test_a_work_directory_is_resumed_with_more_trials_and_no_other_change(tmp_pa
     result().save(tmp_path)
     more = Settings("net", 16, None, "gnn", 0, "{}", 2, 16, "meta-schedule")
     assert resume(more, tmp_path, "records.json", {"torch": "2"}, {}).settings == more
-    with pytest.raises(InputError, match="was tuned with batch 2, not 4"):
+    with pytest.raises(InputError, match="was tuned with batch size 2, not 4"):
         resume(
             Settings("net", 8, None, "gnn", 0, "{}", 4, 16, "meta-schedule"),
             tmp_path,
@@ -240,7 +240,7 @@ def test_what_no_tuning_measures_is_refused(tmp_path: Path, change: dict[str, ob
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(InputError, match=r"^population must be between 8 and 100000, not 1000000000000$"):
+    with pytest.raises(InputError, match=r"^population_size must be between 8 and 100000, not 1000000000000$"):
         replace(SETTINGS, population_size=10**12)
 
 

@@ -204,7 +204,6 @@ class FitModule(lightning.LightningModule):
         if log_latency is not None:
             error = latency_error(_of_all(log_latency, step), step.latency)
             loss = loss + self.settings.latency_weight * error
-        self.log("train_loss", loss, batch_size=len(step.target), on_step=False, on_epoch=True)
         # Each process has the gradient of its own programs' part of the loss: the sum is wanted, not the mean.
         return loss * _processes()[1]
 

@@ -90,13 +90,20 @@ class _Epochs(Callback):
     def __init__(self, steps: EpochSteps, on_epoch: OnEpoch) -> None:
         self.steps, self.on_epoch = steps, on_epoch
         self.history: dict[str, list[float]] = {}
+        self._losses: list[Tensor] = []
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
         self.steps.epoch = trainer.current_epoch
+        self._losses = []
+
+    def on_train_batch_end(self, _trainer: Any, _module: Any, outputs: Any, _batch: Any, _index: int) -> None:
+        self._losses.append(outputs["loss"].detach())
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, _module: lightning.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
-            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+            # What a module logs in training is ready after the validation only, one epoch late for the callers.
+            metrics = {"train_loss": float(torch.stack(self._losses).mean())}
+            metrics |= {name: float(value) for name, value in trainer.callback_metrics.items()}
             for name, value in metrics.items():
                 self.history.setdefault(name, []).append(value)
             self.on_epoch(trainer.current_epoch + 1, metrics)

@@ -97,7 +97,6 @@ class RankerModule(lightning.LightningModule):
         graph, runtime = step
         predicted = self.net.log_probabilities(graph) if isinstance(self.net, RankClasses) else self.net(graph)
         loss = LOSSES[self.settings.loss](predicted, runtime)
-        self.log("train_loss", loss, batch_size=1, on_step=False, on_epoch=True)
         return loss
 
     def validation_step(self, inputs: GraphInputs, _index: int) -> None:
