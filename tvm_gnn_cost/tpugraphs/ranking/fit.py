@@ -96,8 +96,7 @@ class RankerModule(lightning.LightningModule):
         """The loss of one step."""
         graph, runtime = step
         predicted = self.net.log_probabilities(graph) if isinstance(self.net, RankClasses) else self.net(graph)
-        loss = LOSSES[self.settings.loss](predicted, runtime)
-        return loss
+        return LOSSES[self.settings.loss](predicted, runtime)
 
     def validation_step(self, inputs: GraphInputs, _index: int) -> None:
         """Logs the error of one graph: half of 1 - tau for layouts, the slowdown at 5 for tiles."""
