@@ -91,7 +91,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     other = next(one for one in NETWORKS if one != name)
     for network, options, sentence, code in (
         (NETWORKS[name], ("--trials", "-1"), "--trials", 2),
-        (NETWORKS[name], ("--cost-model", "nosuch"), "neither gnn, xgb or random", 2),
+        (NETWORKS[name], ("--cost-model", "nosuch"), "neither gnn, xgb, random or mlp", 2),
         (NETWORKS[name], ("--scheduler", other), "failed: this needs ", 1),
         (NETWORKS[name], ("--shape", "x=1,2"), f"{NETWORKS[name]} has no input 'x'", 2),
         (NETWORKS[name], ("--shape", "x"), "--shape x: expected NAME=1,3,224,224", 2),

@@ -285,7 +285,7 @@ def test_records_without_a_result_are_refused(tmp_path: Path) -> None:
 def test_unknown_names_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown .*'nosuch'"):
         search(tmp_path / "work", 8, "random", network="nosuch")
-    with pytest.raises(InputError, match="neither gnn, xgb or random"):
+    with pytest.raises(InputError, match="neither gnn, xgb, random or mlp"):
         search(tmp_path / "work", 8, "nosuch")
     with pytest.raises(InputError, match="unknown scheduler 'nosuch'; one of: meta-schedule, auto-scheduler"):
         search(tmp_path / "work", 8, "random", scheduler="nosuch")
