@@ -87,7 +87,10 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import tvm
 
     from tvm_gnn_cost.installed import ms
+    from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
+    # The TuneContext would import them, which takes minutes when torch is loaded.
+    import_tensor_intrin("tvm.tir.tensor_intrin")
     folder = tmp_path_factory.mktemp("theirs") / "their-network"
     folder.mkdir()
     target = tvm.target.Target("llvm -num-cores=2")

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import joblib
 from tvm.auto_scheduler.measure_record import load_record_from_string
 
 from tvm_gnn_cost.datasets.records import find_file, last_line
@@ -18,7 +17,6 @@ from tvm_gnn_cost.datasets.tenset import RecordLine, files_ending, network_name,
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import read_tasks, read_weighted_tasks
-from tvm_gnn_cost.schedulers.isolation import in_processes
 from tvm_gnn_cost.schedulers.scheduler import Task
 
 
@@ -105,6 +103,10 @@ def count_applicable(groups: Sequence[tuple[Task, Sequence[RecordLine]]], jobs: 
         groups: Tasks, each with records that may be of another task.
         jobs: Number of processes; one per core but at least two if None.
     """
+    import joblib  # an optional package, and a cost model needs this module
+
+    from tvm_gnn_cost.schedulers.isolation import in_processes
+
     chunks = [[(task.workload, tuple(lines))] for task, lines in groups]
     return list(in_processes(_count_applicable, chunks, jobs or max(2, joblib.cpu_count()), lambda _: 0))
 

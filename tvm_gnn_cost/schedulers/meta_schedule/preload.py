@@ -32,26 +32,29 @@ class _WithoutSources(ModuleType):
         return frames
 
 
-def import_tensor_intrin() -> None:
-    """Imports ``tvm.s_tir.tensor_intrin``, which every ``TuneContext`` needs, faster than TVM would.
+def import_tensor_intrin(name: str = "tvm.s_tir.tensor_intrin") -> None:
+    """Imports TVM's tensor intrinsics, which every ``TuneContext`` needs, faster than TVM would.
 
     TVM parses 248 intrinsics from their sources and asks for the source lines of every stack frame of each, for which
     ``inspect`` searches all loaded modules: 30 to 90 seconds when torch is loaded. TVM needs the lines only to find
     out whether a function is part of a class, which no intrinsic is. During this import, and in TVM's script parser
     alone, frames come without lines; it takes 4 seconds.
+
+    Args:
+        name: The module; that of a TVM up to 0.19 is ``tvm.tir.tensor_intrin``.
     """
-    if "tvm.s_tir.tensor_intrin" in sys.modules:
+    if name in sys.modules:
         return
     users = [
         module
-        for name, module in list(sys.modules.items())
-        if name.startswith("tvm.") and "script" in name and vars(module).get("inspect") is inspect
+        for user, module in list(sys.modules.items())
+        if user.startswith("tvm.") and "script" in user and vars(module).get("inspect") is inspect
     ]
     without_sources = _WithoutSources()
     for module in users:
         module.inspect = without_sources  # type: ignore[attr-defined]
     try:
-        importlib.import_module("tvm.s_tir.tensor_intrin")
+        importlib.import_module(name)
     finally:
         for module in users:
             module.inspect = inspect  # type: ignore[attr-defined]
