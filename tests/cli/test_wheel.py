@@ -41,7 +41,7 @@ target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
 mods = [product(n) for n in (32, 64, 128)]
 model = CostModel.load()
 graphs = extract_graphs(mods, target, detail=model.detail)
-print(hashlib.sha256(graphs.values.tobytes() + graphs.edge_index.tobytes()).hexdigest())
+print(hashlib.sha256(graphs.x.tobytes() + graphs.edge_index.tobytes()).hexdigest())
 print([score.hex() for score in model.predict(mods, target)])
 """
 
@@ -59,14 +59,14 @@ def run(*command: object, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built as `make wheel` does, from the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    run("make", "-C", ROOT, "work/venv-wheel/ready", cwd=folder)
+    python = ROOT / "work" / "venv-wheel" / "bin" / "python"
+    run(python, "-m", "build", "--sdist", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
     (source,) = folder.glob("*.tar.gz")
     assert source.stat().st_size < 10e6
     with tarfile.open(source) as archive:
         archive.extractall(folder, filter="data")
     unpacked = folder / source.name.removesuffix(".tar.gz")
-    run("make", "-C", ROOT, "work/venv-wheel/ready", cwd=folder)
-    python = ROOT / "work" / "venv-wheel" / "bin" / "python"
     run(python, unpacked / "tools" / "build_wheel.py", "--out", folder, cwd=folder)
     (path,) = folder.glob("*.whl")
     return path
