@@ -319,7 +319,7 @@ def main() -> None:
     for number, one in enumerate(check_all(names, arguments.jobs), start=1):
         found.append(one)
         if one["verdict"] != "correct":
-            console.print(f"{number}/{len(names)} {one['test']}: {one['verdict']}: {one['said'][:240]}", markup=False)
+            console.print(f"{number}/{len(names)} {one['test']}: {one['verdict']}: {one['reason'][:240]}", markup=False)
     verdicts = Counter(one["verdict"] for one in found)
     by_operator: dict[str, Counter[str]] = defaultdict(Counter)
     for one in found:

@@ -105,7 +105,7 @@ def _cells(network: Zoo, found: Mapping[str, Any]) -> tuple[str, ...]:
 
     times, verdict = found.get("milliseconds", {}), str(found["verdict"])
     if "reason" in found:
-        verdict += f": {found['said']}"
+        verdict += f": {found['reason']}"
     elif found.get("constant_output"):
         verdict += ", but the output is constant"
     return (
