@@ -129,11 +129,11 @@ $(VENV)/ready $(AUTO_SCHEDULER)/ready:
 	@echo "Creating $(@D) ..."
 	@$(PYTHON) -m venv --clear $(@D) || \
 	    { echo "error: $(PYTHON) cannot make a virtual environment; install its venv module (python3-venv)" >&2; exit 2; }
-	$(call stage,Installing the build tools in $(@D),$(@D)/bin/python -m pip install \
-	    'scikit-build-core==1.1.*' 'apache-tvm-ffi==0.1.14.post1' 'cmake>=3.18' ninja setuptools wheel pybind11)
+	$(call stage,Installing the build tools in $(@D),$(@D)/bin/python -m pip install -c $(CONSTRAINTS) \
+	    scikit-build-core apache-tvm-ffi 'cmake>=3.18' ninja setuptools wheel pybind11)
 	@touch $@
 
-$(WHEEL_VENV)/ready: tools/build_wheel.py
+$(WHEEL_VENV)/ready: tools/build_wheel.py pyproject.toml
 	@$(PYTHON) -m venv --clear $(@D)
 	$(call stage,Installing the build tools in $(@D),\
 	    $(@D)/bin/python tools/build_wheel.py --requirements >$(@D)/requirements.txt && \

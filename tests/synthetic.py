@@ -78,3 +78,18 @@ def with_features(measured: MeasuredPrograms, seed: int = 0) -> MeasuredPrograms
     for matrix, latency in zip(matrices, measured.latency, strict=True):
         matrix[:, 0] = -np.log(latency) if np.isfinite(latency) else -10
     return replace(measured, per_store_features=RaggedFeatures.from_matrices(matrices))
+
+
+def with_telling_features(measured: MeasuredPrograms, scale: float = 1.0) -> MeasuredPrograms:
+    """The programs with features of 1 to 3 stores, of which the first says how fast they are; program 5 has none.
+
+    Args:
+        measured: The programs.
+        scale: Largest value of the other features, which are random.
+    """
+    rng = np.random.default_rng(0)
+    matrices = [scale * rng.random((1 + i % 3, PER_STORE_COLUMNS), np.float32) for i in range(len(measured))]
+    for matrix, throughput in zip(matrices, measured.throughput(), strict=True):
+        matrix[:, 0] = throughput / len(matrix)
+    matrices[5] = matrices[5][:0]
+    return replace(measured, per_store_features=RaggedFeatures.from_matrices(matrices))

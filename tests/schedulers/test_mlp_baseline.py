@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from tests import synthetic
-from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.models.tvm_baselines import OfflineMLP
 from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline, mlp_search_model
@@ -22,13 +21,7 @@ pytestmark = pytest.mark.needs("tvm")
 @pytest.fixture(scope="module")
 def programs() -> MeasuredPrograms:
     """Programs of 1 to 3 stores, whose first feature says how fast they are; one failed and one has no features."""
-    made = synthetic.programs(10, 24, failed=1)
-    rng = np.random.default_rng(0)
-    features = [0.1 * rng.random((1 + i % 3, PER_STORE_COLUMNS), np.float32) for i in range(len(made))]
-    for rows, throughput in zip(features, made.throughput(), strict=True):
-        rows[:, 0] = throughput / len(rows)
-    features[5] = features[5][:0]
-    return replace(made, per_store_features=RaggedFeatures.from_matrices(features))
+    return synthetic.with_telling_features(synthetic.programs(10, 24, failed=1), scale=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import psutil
 
-from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
+from tvm_gnn_cost.measuring.machine import machine_to_itself
 from tvm_gnn_cost.progress import Progress, Stage, Step
 
 #: After a run the threads of OpenMP, ONNX Runtime and TVM spin, on some machines longer than a timing. A process that
@@ -114,9 +114,8 @@ class _Process:
         command = [sys.executable, "-P", "-m", contestant.module, *contestant.arguments]
         pipe = subprocess.PIPE
         # In a new session, the terminal does not send it Ctrl-C. It ends with its stdin, so also when we are killed.
-        environment = {"TVM_NUM_THREADS": str(usable_cores()), **os.environ}
         self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, start_new_session=True, env=environment
+            command, stdin=pipe, stdout=pipe, stderr=self.log, text=True, start_new_session=True
         )
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_gnn_cost.measuring.contest import CannotRun, serve
-from tvm_gnn_cost.measuring.machine import usable_cores
+from tvm_gnn_cost.measuring.machine import usable_cores, use_all_cores
 from tvm_gnn_cost.schedulers import NAMES, package
 
 #: Rows and columns of the matrices.
@@ -33,6 +33,7 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
     with np.load(inputs) as file:
         arrays = {str(name): file[f"arr_{number}"] for number, name in enumerate(file["names"])}
     if runner in NAMES:
+        use_all_cores()
         # Importing the whole scheduler would take seconds.
         loaded = package(runner).load_library(Path(program))
         np.savez(outputs, *loaded.run(arrays))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,20 +8,14 @@ from tvm.auto_scheduler.cost_model import XGBModel
 from tvm.auto_scheduler.cost_model.xgb_model import feature_to_pack_sum_xgbmatrix, predict_throughput_pack_sum
 
 from tests import synthetic
-from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.schedulers.auto_scheduler.xgb_baseline import XGBBaseline
 
 
 @pytest.fixture(scope="module")
 def programs() -> MeasuredPrograms:
     """Programs of 1 to 3 stores, whose first feature says how fast they are; one has no features."""
-    made = synthetic.programs(4, 24)
-    rng = np.random.default_rng(0)
-    features = [rng.random((1 + i % 3, PER_STORE_COLUMNS), np.float32) for i in range(len(made))]
-    for rows, throughput in zip(features, made.throughput(), strict=True):
-        rows[:, 0] = throughput / len(rows)
-    features[5] = features[5][:0]
-    return replace(made, per_store_features=RaggedFeatures.from_matrices(features))
+    return synthetic.with_telling_features(synthetic.programs(4, 24))
 
 
 def test_it_learns_to_rank_and_repeats_itself(programs: MeasuredPrograms) -> None:

@@ -9,20 +9,14 @@ import pytest
 from tvm.s_tir.meta_schedule.cost_model import XGBModel
 
 from tests import synthetic
-from tvm_gnn_cost.datasets.programs import PER_STORE_COLUMNS, MeasuredPrograms, RaggedFeatures
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms, RaggedFeatures
 from tvm_gnn_cost.schedulers.meta_schedule.xgb_baseline import XGBBaseline
 
 
 @pytest.fixture(scope="module")
 def programs() -> MeasuredPrograms:
     """Programs of 1 to 3 stores, whose first feature says how fast they are; one has no features."""
-    made = synthetic.programs(4, 24)
-    rng = np.random.default_rng(0)
-    features = [rng.random((1 + i % 3, PER_STORE_COLUMNS), np.float32) for i in range(len(made))]
-    for rows, throughput in zip(features, made.throughput(), strict=True):
-        rows[:, 0] = throughput / len(rows)
-    features[5] = features[5][:0]
-    return replace(made, per_store_features=RaggedFeatures.from_matrices(features))
+    return synthetic.with_telling_features(synthetic.programs(4, 24))
 
 
 def test_it_learns_to_rank(programs: MeasuredPrograms) -> None:
