@@ -48,7 +48,10 @@ SMALLER: dict[str, dict[str, str]] = {
         '"random": "random"})': '"random": "random"}, networks=["perceptron"])',
         '"resnet-18", trials=576': '"perceptron", trials=2, compare=False',
     },
-    "tpugraphs.md": {"--folds 6": "--folds 2", "--model kernel-costs": "--model kernel-costs --epochs 1"},
+    "rank-tpu-configurations.md": {
+        "--folds 6": "--folds 2",
+        "--model kernel-costs": "--model kernel-costs --epochs 1",
+    },
     "train-a-model.md": {
         "collect held-out training layers": f"collect --patience 0 {' '.join(_FEW)}",
         "--random 16": "--random 3",
