@@ -1,4 +1,4 @@
-"""The command line, ``tvm-gnn-cost``: one file a command, and no logic of its own."""
+"""The command line, ``tvm-gnn-cost``: one file per command, without logic."""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ def collect(
     patience: Annotated[
         float,
         typer.Option(
-            min=0, max=1e6, help="Seconds for which a batch is measured again while other processes are busy."
+            min=0,
+            max=1e6,
+            help="Maximum number of seconds for which a batch is repeated while other processes are busy.",
         ),
     ] = 20,
     scheduler: SchedulerOption = None,
@@ -52,7 +54,7 @@ def collect(
     target: TargetOption = "",
     json: JsonOption = None,
 ) -> None:
-    """Measures programs of many tasks, on this machine or on an RPC tracker's, to train a cost model on.
+    """Measures programs of many tasks to train a cost model on, on this machine or on those of an RPC tracker.
 
     The folder becomes a MetaSchedule database with a card, or a folder in TenSet's layout. A program that fails to
     build or to run is recorded as failed. Ctrl-C is safe at any time: the same command resumes.
@@ -86,7 +88,7 @@ def collect(
 
 
 def check_data(
-    folder: Annotated[Path, typer.Argument(help="A collection of MetaSchedule programs (collect).")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a MetaSchedule collection, see 'collect'.")],
     limit: Annotated[
         float, typer.Option(min=0, help="Coefficient of variation of the repeats above which a task is listed.")
     ] = 0.1,
@@ -95,20 +97,20 @@ def check_data(
     ] = False,
     json: JsonOption = None,
 ) -> None:
-    """Lists the tasks of a collection with noisy repeats, which other processes disturbed."""
+    """Lists the tasks of a collection whose repeated measurements disagree, because other processes ran meanwhile."""
     from tvm_gnn_cost.datasets.check_data import check_data
     from tvm_gnn_cost.files import check_input_folder
 
     with exit_codes(), json_result(json) as write:
         check_input_folder(folder)
-        found = check_data(folder, limit, drop=drop)
-        for task, value in found.noisy:
+        result = check_data(folder, limit, drop=drop)
+        for task, value in result.noisy:
             console.print(f"{value:.3f}  {task}", soft_wrap=True)
         console.print(
-            f"{len(found.noisy)} of {found.tasks} tasks above {limit:g}, the coefficient of variation of the repeats; "
-            f"{found.dropped} programs removed"
+            f"{len(result.noisy)} of {result.tasks} tasks have repeats with a coefficient of variation above "
+            f"{limit:g}; {result.dropped} programs removed"
         )
-        write({"folder": str(folder), **asdict(found)})
+        write({"folder": str(folder), **asdict(result)})
 
 
 def import_log(
@@ -123,13 +125,13 @@ def import_log(
             "--shape", help="NAME=1,3,224,224: the shape of an input with dynamic dimensions; may be repeated."
         ),
     ] = None,
-    hardware: Annotated[str, typer.Option(help="A name for the machine that measured.")] = "log",
+    hardware: Annotated[str, typer.Option(help="Name for the machine that measured.")] = "log",
     json: JsonOption = None,
 ) -> None:
-    """Converts a log of auto_scheduler to a folder that extract and evaluate read (make auto-scheduler).
+    """Converts a log of auto_scheduler to a folder that extract and evaluate read.
 
     The tasks are extracted from the network again, and matched with the log's by their shapes and operators; tasks
-    without a match are reported and skipped.
+    without a match are reported and skipped. It runs in the environment of make auto-scheduler.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_folder, check_input_file
@@ -164,21 +166,20 @@ class DetailOption(StrEnum):
 
 def extract(
     collection: Annotated[
-        Path, typer.Argument(help="A MetaSchedule database's folder (collect and tune write one), or TenSet's layout.")
+        Path,
+        typer.Argument(help="Folder of a MetaSchedule database (collect and tune write one) or in TenSet's layout."),
     ],
     store: Annotated[Path, typer.Argument(help="Folder of the data set store; an existing store is extended.")],
     detail: Annotated[
-        DetailOption, typer.Option(help="statements is what the gnn preset reads, tree what tpgnn reads.")
+        DetailOption, typer.Option(help="statements for the model gnn, tree for tpgnn.")
     ] = DetailOption.statements,
     features: Annotated[
-        bool, typer.Option(help="Extract TVM's features too, which the XGBoost baseline needs.")
+        bool, typer.Option(help="Also extract TVM's features, which the XGBoost baseline needs.")
     ] = True,
     hardware: HardwareOption = None,
     dask: Annotated[
         str,
-        typer.Option(
-            metavar="ADDRESS", help="Address of a Dask scheduler, tcp://HOST:8786, whose workers extract instead."
-        ),
+        typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler whose workers extract, tcp://HOST:8786."),
     ] = "",
     json: JsonOption = None,
 ) -> None:
@@ -207,7 +208,9 @@ def extract(
                 progress=display,
             )
         print_left_out(done.problems)
-        console.print(f"{done.added} programs added to {store}, {done.known} were there, {len(done.problems)} left out")
+        console.print(
+            f"{done.added} programs added to {store}, {done.known} were already there, {len(done.problems)} left out"
+        )
         write({"store": str(store), "added": done.added, "known": done.known, "left_out": len(done.problems)})
 
 
@@ -218,7 +221,7 @@ def embed(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random walks.")] = 0,
     json: JsonOption = None,
 ) -> None:
-    """Trains FastText vectors of the node types and plots them; train does not need this."""
+    """Trains FastText vectors of the node types and plots them; not needed before train."""
     with exit_codes(), json_result(json) as write:
         from tvm_gnn_cost.files import check_file, check_input_folder
 

@@ -16,23 +16,25 @@ def evaluate(
     model: Annotated[
         list[str],
         typer.Option(
-            "--model", help="The path of a checkpoint or XGBoost file, gnn, random, constant or node-count; repeat it."
+            "--model",
+            help="Path of a checkpoint or XGBoost file, gnn, random, constant or node-count; may be repeated.",
         ),
     ],
     network: Annotated[
         list[str] | None,
         typer.Option(
             "--network",
-            help="Evaluate on this network's tasks; repeat it. [default: the test networks, or the only one]",
+            help="Evaluate on this network's tasks; may be repeated. [default: the test networks, or the only one]",
         ),
     ] = None,
     hardware: HardwareOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Ranks measured programs with each model and prints how well: TenSet's top-k score, Kendall's tau and others.
+    """Ranks measured programs with each model and prints pairwise accuracy, Kendall's tau, top-k and other metrics.
 
-    A folder in TenSet's layout or a MetaSchedule database is extracted first, for this once; extract it to a store to
-    use it again. Databases of a TVM of 0.14 to 0.19 are read by such a TVM (make auto-scheduler).
+    A folder in TenSet's layout or a MetaSchedule database is extracted first, without keeping the graphs; to evaluate
+    it repeatedly, extract it to a store. Databases of TVM 0.14 to 0.19 are read in the environment of make
+    auto-scheduler.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_input_file, check_input_folder
@@ -53,7 +55,9 @@ def evaluate(
         print_left_out(done.problems)
         for name, seen in done.trained_on.items():
             if seen:
-                warning = f"warning: {name} was trained on {', '.join(seen)}; that says little about other networks"
+                warning = (
+                    f"warning: {name} was trained on {', '.join(seen)}; these figures say little about other networks"
+                )
                 console.print(warning, soft_wrap=True)
         summaries = {name: summarise([evaluation.metrics]) for name, evaluation in done.models.items()}
         console.print(table(", ".join(done.networks), summaries))

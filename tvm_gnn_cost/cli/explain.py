@@ -13,34 +13,33 @@ from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
 if TYPE_CHECKING:
     from tvm_gnn_cost.tuning.explain import ExplainResult
 
-#: Columns of a terminal in which two programs have room beside each other.
+#: Minimum number of terminal columns to show two programs side by side.
 _WIDE = 170
 
 
 def explain(
     folder: Annotated[
-        Path, typer.Argument(help="A work directory of tune, another MetaSchedule database or a folder as TenSet's.")
+        Path,
+        typer.Argument(help="A work directory of tune, another MetaSchedule database, or a folder in TenSet's layout."),
     ],
-    task: Annotated[str, typer.Option(help="Number of the task, the slowest is 1, or a part of its name.")] = "1",
+    task: Annotated[str, typer.Option(help="Number of the task (1 is the slowest) or a part of its name.")] = "1",
     rank: Annotated[
         list[int] | None,
         typer.Option(
             "--rank",
-            help="Place of a program among those of the task that ran: 1 is the fastest, -1 the slowest; repeat it. "
+            help="Rank of a program by latency: 1 is the fastest of its task, -1 the slowest; may be repeated. "
             "[default: 1 and -1]",
         ),
     ] = None,
-    cost_model: Annotated[
-        str, typer.Option(help="gnn (the checkpoint that ships), or the path of a checkpoint.")
-    ] = "gnn",
+    cost_model: Annotated[str, typer.Option(help="gnn (the shipped checkpoint), or the path of a checkpoint.")] = "gnn",
     hardware: HardwareOption = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with the programs beside each other.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML page with the programs side by side.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Shows where the cost model sees the cost of measured programs: at each loop and store of their text.
+    """Shows the predicted cost of measured programs, for each loop and store of their text.
 
-    Beside a line stand the share of the network's predicted cost at the loop or store that begins in it, what the
-    boosted trees add to the score for a store (more is faster), and how many of the TopK poolings keep the node.
+    The columns are the share of the network's predicted cost, what the boosted trees add to the score for a store
+    (higher is faster), and how many of the TopK poolings keep the node.
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_file, check_input_folder
@@ -57,26 +56,26 @@ def explain(
             import tvm_gnn_cost
             from tvm_gnn_cost.tuning.explain import write_page
 
-            found = tvm_gnn_cost.explain(
+            result = tvm_gnn_cost.explain(
                 folder, task=task, ranks=rank or (1, -1), cost_model=cost_model, hardware=hardware, progress=display
             )
-        _print(found)
+        _print(result)
         if html is not None:
-            write_page(found, html)
+            write_page(result, html)
             display(Note(f"page: {html}"))
-        write(found.as_json())
+        write(result.as_json())
 
 
-def _print(found: ExplainResult) -> None:
-    """Prints the programs, beside each other where the terminal is wide enough."""
+def _print(result: ExplainResult) -> None:
+    """Prints the programs, side by side if the terminal is wide enough."""
     from rich.columns import Columns
     from rich.table import Table
     from rich.text import Text
 
     tables = []
-    for program in found.programs:
+    for program in result.programs:
         title = (
-            f"{found.task}, {program.rank} of {found.measured}: {1e3 * program.seconds:.4g} ms, throughput "
+            f"{result.task}, {program.rank} of {result.measured}: {1e3 * program.seconds:.4g} ms, throughput "
             f"{program.throughput:.2f} of the fastest program's, predicted {program.predicted:.2f}"
         )
         table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
@@ -90,7 +89,7 @@ def _print(found: ExplainResult) -> None:
                 "" if line.kept is None else str(line.kept),
                 line.text,
             )
-            # What is expensive stands out, what no pooling keeps steps back.
+            # Bold: expensive lines. Dim: nodes that no pooling keeps.
             style = "bold" if (line.share or 0.0) >= 0.1 else "dim" if line.kept == 0 else ""
             table.add_row(*(Text(cell, style=style) for cell in cells))
         tables.append(table)

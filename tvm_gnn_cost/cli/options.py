@@ -23,13 +23,13 @@ SchedulerOption = Annotated[
     SchedulerName | None,
     typer.Option(
         help="TVM's auto-scheduler; auto-scheduler needs a TVM up to 0.19 (make auto-scheduler). "
-        "[default: that of the installed TVM]"
+        "[default: the scheduler of the installed TVM]"
     ),
 ]
 TrackerOption = Annotated[str, typer.Option(metavar="HOST:PORT", help="RPC tracker whose machines run the programs.")]
 KeyOption = Annotated[str, typer.Option(help="Key of these machines.")]
 TargetOption = Annotated[
-    str, typer.Option(help="Target of these machines, as JSON or a tag; by default, this machine's.")
+    str, typer.Option(help="Target of these machines, as JSON or a tag. [default: the target of this machine]")
 ]
 JsonOption = Annotated[
     Path | None,

@@ -13,7 +13,7 @@ from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result
 
 
 class ModelOption(StrEnum):
-    """What ``--model`` takes."""
+    """Values of ``--model``."""
 
     gnn = "gnn"
     tpgnn = "tpgnn"
@@ -24,26 +24,28 @@ def train(
     store: StoreArgument,
     output: Annotated[Path, typer.Argument(help="The checkpoint to write (XGBoost's JSON for --model xgb).")],
     model: Annotated[
-        ModelOption, typer.Option(help="gnn is the default model, tpgnn the published one, xgb TVM's.")
+        ModelOption, typer.Option(help="gnn is the default model, tpgnn TPGNN as published, xgb TVM's XGBoost.")
     ] = ModelOption.gnn,
     held_out: Annotated[
         list[str] | None,
         typer.Option(
-            "--held-out", help="A network whose tasks must not train; repeat it. [default: the test networks]"
+            "--held-out", help="Network to hold out of training; may be repeated. [default: the test networks]"
         ),
     ] = None,
     loss: Annotated[
         str | None, typer.Option(help="huber, mse, hinge, list-mle, top1, or several joined by '+'.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs; it stops early.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The peak.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and validation tasks.")] = 0,
-    accelerator: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
-    devices: Annotated[int, typer.Option(min=1, help="With several, Lightning's DDP; they share each step.")] = 1,
-    start: Annotated[Path | None, typer.Option(help="A checkpoint to go on training from.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of epochs; training may stop early.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="Peak learning rate.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights, the order and the validation tasks.")] = 0,
+    accelerator: Annotated[str, typer.Option(help="Lightning's accelerator: cpu, gpu or auto.")] = "cpu",
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices that share each step (Lightning's DDP).")] = 1,
+    start: Annotated[Path | None, typer.Option(help="Checkpoint to fine-tune.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Trains a cost model on a graph store. Interrupted, the same command goes on at the last epoch."""
+    """Trains a cost model on a graph store. After an interruption, the same command resumes at the last epoch."""
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.files import check_file, check_input_file, check_input_folder
     from tvm_gnn_cost.progress import Stage

@@ -22,52 +22,56 @@ def tune(
     ],
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=1,3,224,224", help="The shape of an input whose sizes are open; repeat it."),
+        typer.Option(metavar="NAME=1,3,224,224", help="Shape of an input with dynamic dimensions; may be repeated."),
     ] = None,
     inputs: Annotated[
         Path | None,
-        typer.Option(help="An .npz file of example inputs by name; others are drawn. [default: all are drawn]"),
+        typer.Option(help="An .npz file of example inputs by name; missing ones are random. [default: all are random]"),
     ] = None,
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="Read a .pt2 file, which can run any code while it is read.")
+        bool, typer.Option("--trusted", help="Trust a .pt2 file: reading it can execute arbitrary code.")
     ] = False,
     scheduler: SchedulerOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="When the search ends; compiling and comparing come on top. [default: 5]"),
+        typer.Option(
+            min=0, help="Minutes until the search ends; compiling and comparing follow. [default: 5 without --trials]"
+        ),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=0, help="Programs to measure in all; 0 compiles the cost model's own choices at once."),
+        typer.Option(
+            min=0, help="Maximum number of programs to measure; 0 compiles the cost model's choices unmeasured."
+        ),
     ] = None,
     cost_model: Annotated[
-        str, typer.Option(help="gnn (the checkpoint that ships), xgb, random, mlp, or the path of a checkpoint.")
+        str, typer.Option(help="gnn (the shipped checkpoint), xgb, random, mlp, or the path of a checkpoint.")
     ] = "gnn",
     work_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where everything is kept; the same one resumes. [default: work/NETWORK-COST_MODEL, with "
-            "auto-scheduler- before it for that]"
+            help="Folder of the run; an existing one is resumed. "
+            "[default: work/NETWORK-COST_MODEL, or work/auto-scheduler-NETWORK-COST_MODEL]"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Number of programs measured at a time.")] = 8,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of programs per measured batch.")] = 8,
     population_size: Annotated[int, typer.Option(min=8, help="Population size of the evolutionary search.")] = 64,
     compare: Annotated[
         bool,
-        typer.Option(help="Time PyTorch, torch.compile and ONNX Runtime too, beside the tuned and untuned network."),
+        typer.Option(help="Also time PyTorch, torch.compile and ONNX Runtime."),
     ] = True,
     tracker: TrackerOption = "",
     key: KeyOption = "",
     target: TargetOption = "",
     json: JsonOption = None,
 ) -> None:
-    """Tunes a network for this CPU or others, writes it as a library, and compares it with PyTorch and ONNX Runtime.
+    """Tunes a network for this CPU or other machines, and compares it with PyTorch and ONNX Runtime.
 
-    It searches for schedules with MetaSchedule or Ansor and the cost model, compiles the network with the best ones,
-    and times it interleaved with TVM's default schedules, PyTorch, torch.compile and ONNX Runtime; the outputs are
-    compared too. The work directory then holds NETWORK.so, run.py that runs it with TVM alone, and report.html. Ctrl-C
-    is safe at any time: the same command resumes the search.
+    It searches for schedules with MetaSchedule or auto_scheduler and the cost model, compiles the network with the best
+    ones to a library, and compares latency and outputs with TVM's default schedules, PyTorch, torch.compile and ONNX
+    Runtime. The work directory then contains NETWORK.so, run.py, which runs it with TVM's runtime alone, and
+    report.html. Ctrl-C is safe at any time: the same command resumes the search.
     """
     from tvm_gnn_cost.cli.display import Display, print_tuning
     from tvm_gnn_cost.files import check_input_file

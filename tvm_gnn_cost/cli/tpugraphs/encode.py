@@ -21,8 +21,8 @@ class SourceOption(StrEnum):
 
 
 def encode(
-    file: Annotated[Path, typer.Argument(help="A serialised protobuf message.")],
-    folder: Annotated[Path, typer.Argument(help="Where the npz files go, one per module.")],
+    file: Annotated[Path, typer.Argument(help="A serialized protobuf message.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the npz files to write, one per module.")],
     source: Annotated[
         SourceOption,
         typer.Option(help="ModuleTuningData (layout), TuningData (tile) or a plain HloModuleProto (hlo)."),
@@ -31,7 +31,7 @@ def encode(
 ) -> None:
     """Converts measured XLA modules to npz files in the data set's format, with 140 features per node.
 
-    Kernels without usable measurements are reported and left out.
+    Kernels without usable measurements are reported and skipped.
     """
     from tvm_gnn_cost.cli.display import Display
 

@@ -16,7 +16,7 @@ from tvm_gnn_cost.cli.tpugraphs.options import ModelsOption, PermutationsOption,
 def evaluate(
     root: RootArgument,
     model: ModelsOption,
-    split: Annotated[str, typer.Option(help="Which graphs; their runtimes must be known.")] = "valid",
+    split: Annotated[str, typer.Option(help="Split to rank; its runtimes must be known.")] = "valid",
     permutations: PermutationsOption = 10,
     json: JsonOption = None,
 ) -> None:

@@ -14,30 +14,30 @@ from tvm_gnn_cost.xla_cpu.settings import MeasureSettings
 
 
 def measure(
-    folder: Annotated[Path, typer.Argument(help="Where the graphs and their card go; the same folder resumes.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the graphs and their card; an existing one is resumed.")],
     network: Annotated[
-        list[str] | None, typer.Option(help="A network of xla_cpu/networks.py; repeat it. [default: all]")
+        list[str] | None, typer.Option(help="A network of xla_cpu/networks.py; may be repeated. [default: all]")
     ] = None,
     configs: Annotated[
-        int, typer.Option(min=2, max=100_000, help="Different layouts of each network.")
+        int, typer.Option(min=2, max=100_000, help="Number of different layouts of each network.")
     ] = MeasureSettings.configs,
     rounds: Annotated[
-        int, typer.Option(min=2, max=100_000, help="How often each layout is measured.")
+        int, typer.Option(min=2, max=100_000, help="Number of measurements of each layout.")
     ] = MeasureSettings.rounds,
     seconds: Annotated[
-        float, typer.Option(min=0.0, max=3600.0, help="Approximate time of one measurement.")
+        float, typer.Option(min=0.0, max=3600.0, help="Approximate duration of a measurement in seconds.")
     ] = MeasureSettings.seconds,
     threshold: Annotated[
-        float, typer.Option(help="Drop a graph if the two halves of its rounds have a lower Kendall's tau.")
+        float, typer.Option(help="Drop a graph if the halves of its rounds have a lower Kendall's tau with each other.")
     ] = MeasureSettings.threshold,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**31 - 1, help="Seeds layouts, weights and orders.")
+        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the layouts, the weights and the order.")
     ] = MeasureSettings.seed,
     json: JsonOption = None,
 ) -> None:
     """Measures layouts of small JAX networks with XLA **on this CPU**, not on a TPU, in the data set's format.
 
-    All networks take two hours, in which nothing else should run. Needs JAX: pip install 'tvm-gnn-cost[xla]'.
+    Measuring all networks takes two hours; nothing else should run meanwhile. It needs JAX, from the extra [xla].
     """
     from tvm_gnn_cost.cli.display import Display
     from tvm_gnn_cost.progress import Stage

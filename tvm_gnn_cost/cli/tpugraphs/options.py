@@ -1,4 +1,4 @@
-"""Options that several of the commands have, and options of the form NAME=VALUE."""
+"""Options that several commands share, and options of the form NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import typer
 
 from tvm_gnn_cost.errors import InputError
 
-RootArgument = Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")]
+RootArgument = Annotated[Path, typer.Argument(help="The folder that contains npz or npz_all, as published.")]
 ModelsOption = Annotated[
     list[str],
-    typer.Option("--model", help="COLLECTION=PATH, a model's file or the folder that train wrote; repeat it."),
+    typer.Option(
+        "--model", help="COLLECTION=PATH, the file of a model or the folder that train wrote; may be repeated."
+    ),
 ]
 PermutationsOption = Annotated[
     int,

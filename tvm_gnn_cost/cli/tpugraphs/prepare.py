@@ -14,23 +14,23 @@ from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result, print_lef
 
 
 def prepare(
-    root: Annotated[Path, typer.Argument(help="The folder that holds npz or npz_all, as published.")],
-    folder: Annotated[Path, typer.Argument(help="Where the prepared graphs go; the same folder resumes.")],
+    root: Annotated[Path, typer.Argument(help="The folder that contains npz or npz_all, as published.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the prepared graphs; an existing one is resumed.")],
     collection: Annotated[
-        list[str] | None, typer.Option(help="One of the five collections; repeat it. [default: all in ROOT]")
+        list[str] | None, typer.Option(help="One of the five collections; may be repeated. [default: all in ROOT]")
     ] = None,
     prune: Annotated[bool, typer.Option(help="Keep only configurable nodes and their neighbours.")] = True,
     kernels: Annotated[
         bool,
         typer.Option(
-            "--kernels", help="Also find the kernels that XLA on a CPU makes of each layout, for --model kernel-costs."
+            "--kernels", help="Also derive the kernels that XLA compiles for each layout on a CPU, for kernel-costs."
         ),
     ] = False,
     json: JsonOption = None,
 ) -> None:
     """Prunes graphs, drops duplicate configurations and packs the rest for training.
 
-    A file that can't be read is named and left out.
+    Files that cannot be read are reported and skipped.
     """
     from tvm_gnn_cost.cli.display import Display
 

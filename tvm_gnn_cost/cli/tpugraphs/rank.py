@@ -16,7 +16,7 @@ def rank(
     root: RootArgument,
     table: Annotated[Path, typer.Argument(help="The competition's CSV file to write.")],
     model: ModelsOption,
-    split: Annotated[str, typer.Option(help="Which graphs.")] = "test",
+    split: Annotated[str, typer.Option(help="Split to rank.")] = "test",
     permutations: PermutationsOption = 10,
     json: JsonOption = None,
 ) -> None:

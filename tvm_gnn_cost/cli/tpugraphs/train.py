@@ -27,9 +27,9 @@ class ModelOption(StrEnum):
 def train(
     prepared: Annotated[Path, typer.Argument(help="The folder that 'tpugraphs prepare' wrote.")],
     collection: Annotated[str, typer.Argument(help="One of the five collections; each has its own models.")],
-    folder: Annotated[Path, typer.Argument(help="Where the models go; the same folder resumes.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the models; an existing one is resumed.")],
     model: Annotated[
-        ModelOption, typer.Option(help="Which model; kernel-costs needs graphs prepared with --kernels.")
+        ModelOption, typer.Option(help="Architecture; kernel-costs needs graphs prepared with --kernels.")
     ] = ModelOption.tgraph,
     epochs: Annotated[
         int | None,
@@ -37,11 +37,11 @@ def train(
     ] = None,
     configs_per_step: Annotated[
         int | None,
-        typer.Option(min=2, help="Configurations in one training step. [default: random 128, others 64]"),
+        typer.Option(min=2, help="Number of configurations per training step. [default: random 128, others 64]"),
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(help="Train on this split; repeat it. [default: train and valid, as TGraph's authors do]"),
+        typer.Option(help="Train on this split; may be repeated. [default: train and valid, as TGraph's authors do]"),
     ] = None,
     change: Annotated[
         list[str] | None,
@@ -49,7 +49,8 @@ def train(
             "--set",
             metavar="NAME=VALUE",
             help="Any other setting of the model or the training, such as channels=64, cross_attention=false, "
-            "opcodes=fasttext, loss=listmle, learning_rate=0.002, weight_decay=0; repeat it. A wrong name lists all.",
+            "opcodes=fasttext, loss=listmle, learning_rate=0.002, weight_decay=0; may be repeated. "
+            "An unknown name lists all.",
         ),
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = EnsembleSettings.folds,
@@ -59,7 +60,7 @@ def train(
     ] = EnsembleSettings.kept,
     seed: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Seeds weights, folds and order; repeat it for a subfolder per seed. [default: 0]"),
+        typer.Option(min=0, help="Seed of weights, folds and order; if repeated, each has a subfolder. [default: 0]"),
     ] = None,
     json: JsonOption = None,
 ) -> None:
