@@ -246,7 +246,7 @@ def _zoo(results: Results) -> Iterator[Section]:
 
 def _conformance(results: Results) -> Iterator[Section]:
     rows = [(verdict, str(count)) for verdict, count in results["conformance"]["metrics"]["verdicts"].items()]
-    text = "ONNX's own operator tests, compiled with default schedules; docs/results/networks.md lists the operators."
+    text = "ONNX's operator tests with default schedules; docs/reference/onnx-operators.md lists the operators."
     yield Section("ONNX operator tests", text, ("conformance",), ("verdict", "tests"), rows)
 
 
