@@ -46,6 +46,8 @@ class Validation(IterableDataset[Any]):
 class Counter(lightning.LightningModule):
     """Adds 1 to ``weight`` in each step; its validation errors are given, one for each epoch."""
 
+    generator: torch.Generator | None = None
+
     def __init__(self, errors: list[float]) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
@@ -55,7 +57,7 @@ class Counter(lightning.LightningModule):
 
     def training_step(self, step: Tensor, _index: int) -> Tensor:
         self.seen.append(step.item())
-        self.drawn.append(torch.rand(1).item())
+        self.drawn.append(torch.rand(1, generator=self.generator).item())
         return -self.weight.sum()
 
     def validation_step(self, _step: Tensor, _index: int) -> None:
@@ -128,6 +130,25 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert told == [3, 4]
     assert found.state["weight"].item() == pytest.approx(12, rel=1e-4)
     # It draws the random numbers that it would have drawn.
+    assert resumed.drawn == whole.drawn[-len(resumed.drawn) :]
+
+
+def test_random_numbers_of_a_gpu_are_resumed_and_the_callers_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = torch.Generator()
+    monkeypatch.setattr(Counter, "generator", gpu)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda _device=0: gpu.get_state())
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, _device=0: gpu.set_state(state))
+    before = gpu.get_state()
+    whole, resumed = Counter([0.5, 0.4, 0.3, 0.2]), Counter([0.5, 0.4, 0.3, 0.2])
+    train(whole, tmp_path / "whole")
+    assert torch.equal(gpu.get_state(), before)
+    interrupted(tmp_path / "folder")
+    train(resumed, tmp_path / "folder")
+    assert len(set(whole.drawn)) == len(whole.drawn)
     assert resumed.drawn == whole.drawn[-len(resumed.drawn) :]
 
 

@@ -81,10 +81,16 @@ class Trained:
     history: dict[str, list[float]]
 
 
+def _gpus() -> list[int]:
+    """The GPU in use, if there is one; without one in use, nobody has a random state there."""
+    return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+
+
 class _Epochs(Callback):
     """Sets the number of each epoch, keeps its metrics and calls ``on_epoch`` after it.
 
-    Saves torch's random state in each checkpoint, so that a resumed training draws the same numbers.
+    Saves torch's random state in each checkpoint, that of the GPU in use too, so that a resumed training draws the same
+    numbers.
     """
 
     def __init__(self, steps: EpochSteps, on_epoch: OnEpoch) -> None:
@@ -109,10 +115,13 @@ class _Epochs(Callback):
             self.on_epoch(trainer.current_epoch + 1, metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"random": torch.get_rng_state(), "history": self.history}
+        states = {"random": torch.get_rng_state(), "history": self.history}
+        return states | {"cuda": torch.cuda.get_rng_state()} if _gpus() else states
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         torch.set_rng_state(state_dict["random"])
+        if "cuda" in state_dict and _gpus():
+            torch.cuda.set_rng_state(state_dict["cuda"])
         self.history = state_dict.get("history", {})  # a version before 0.3 did not save it
 
 
@@ -183,7 +192,7 @@ def run(
         if not zipfile.is_zipfile(saved):
             raise InputError(f"{saved}: the unfinished training is damaged; remove {folder} to start anew")
     write_text(marker, fingerprint)
-    with warnings.catch_warnings(), _quiet_lightning(), torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings(), _quiet_lightning(), torch.random.fork_rng(devices=_gpus()):
         warnings.simplefilter("ignore")
         torch.manual_seed(settings.seed)
         try:
