@@ -37,7 +37,8 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
 
     On a busy machine this import takes half a minute in each worker, longer than a builder waits.
     """
-    return tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
+    with target:  # the CUDA compiler asks for it, and else for the GPU of this machine
+        return tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
 
 
 def build_and_export(program: Program) -> Built:
