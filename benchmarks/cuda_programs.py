@@ -83,14 +83,19 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     write_result(arguments.json, "cuda_programs", settings, {"models": rows, "programs": counts})
 
 
-def main() -> None:
-    """Reads the options and runs the benchmark."""
-    options = parser(__doc__)
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Adds the options of :func:`replayed` and of trainings on its store."""
     options.add_argument("folder", type=Path, metavar="FOLDER", help="a MetaSchedule database of TVM 0.16")
     options.add_argument("--programs-per-task", type=int, default=128)
     options.add_argument("--folds", type=int, default=4)
-    options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--epochs", type=int, help="number of epochs; the number of trees changes in proportion")
+
+
+def main() -> None:
+    """Reads the options and runs the benchmark."""
+    options = parser(__doc__)
+    add_options(options)
+    options.add_argument("--seeds", type=int, default=1)
     run_saved(options, "cuda_programs", benchmark, epochs=1, folds=2, programs_per_task=8)
 
 

@@ -11,9 +11,6 @@ from rich.table import Table
 
 from common import table_of
 
-#: Cost models, and ``tvm``, TVM's own search with its design space and XGBoost.
-MODELS = ("gnn", "xgb", "random", "tvm")
-
 #: (seconds since the start of the search, latency in seconds) of each measured program, in order.
 Points = list[list[float]]
 
@@ -51,7 +48,7 @@ def compare_runs(runs: Runs, baseline: str) -> dict[str, Any]:
     after the same number of trials.
     """
     out: dict[str, Any] = {}
-    for model in MODELS:
+    for model in dict.fromkeys(name for _, name, _ in runs):
         ratios: dict[str, list[float]] = {}
         for (task, name, seed), points in runs.items():
             other = runs.get((task, baseline, seed))
@@ -83,10 +80,12 @@ def compare_runs(runs: Runs, baseline: str) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """The value with None in place of infinite numbers, which JSON does not have."""
+    """The value with None in place of numbers that JSON does not have, infinite ones and NaN."""
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
-    return None if isinstance(value, float) and math.isinf(value) else value
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def comparison_table(metrics: Mapping[str, Mapping[str, Any]], baseline: str) -> Table:

@@ -80,6 +80,31 @@ def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     assert all(0 <= found["models"][name]["pairwise_accuracy"]["mean"] <= 1 for name in models)
 
 
+@pytest.mark.needs("s_tir")
+def test_gpu_training_times_and_compares_devices(tmp_path: Path) -> None:
+    write_old_database(tmp_path)
+    metrics = ("scoring", "epoch_s", "models")
+    found = quick_run("gpu_training", metrics, tmp_path / "result.json", str(tmp_path), "--accelerators", "cpu")
+    assert found["scoring"]["cpu"]["difference"] == 0
+    assert all(seconds > 0 for times in found["epoch_s"].values() for seconds in times)
+    assert list(found["models"]) == ["cpu"]
+    assert 0 <= found["models"]["cpu"]["pairwise_accuracy"]["mean"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.needs("s_tir")
+def test_gpu_search_measures_right_programs_with_every_model(tmp_path: Path) -> None:
+    write_old_database(tmp_path)
+    options = (str(tmp_path), "--target", '{"kind": "llvm", "num-cores": 2}')
+    found = quick_run("gpu_search", ("against", "runs", "measured_again"), tmp_path / "result.json", *options)
+    models = ["gnn-a100", "xgb-a100", "xgb", "random"]
+    assert [run["model"] for run in found["runs"]] == models
+    assert found["runs"][0]["failed_batches"] == 0
+    assert [len(run["latencies_s"]) for run in found["runs"]] == [2] * 4
+    assert [row["model"] for row in found["measured_again"]] == models
+    assert all(row["difference"] < 1e-5 and row["latency_s"] > 0 for row in found["measured_again"])
+
+
 @pytest.mark.needs("tvm")
 def test_search_compares_the_runs(tmp_path: Path) -> None:
     found = quick_run("search", ("against", "runs"), tmp_path / "result.json")
