@@ -80,7 +80,7 @@ def _windows(data: Floats, kernel: int) -> npt.NDArray[np.float64]:
 TASKS = {
     "vgg-11: convolution 3x3": convolution(1, 64, 112, 128, 3),
     "bert-base: matrix product": product(128, 768, 3072),
-    "mobilenet-v2: convolution 1x1": convolution(16, 16, 112, 96, 1, clip=True),
+    "mobilenet-v2: convolution 1x1": convolution(8, 16, 112, 96, 1, clip=True),
 }
 
 #: Of quick runs.
