@@ -32,7 +32,9 @@ class GPUTask:
     def module(self) -> tvm.IRModule:
         """The task before any schedule."""
         inputs = [te.placeholder(shape, name=f"input{i}") for i, shape in enumerate(self.shapes)]
-        return tvm.IRModule({"main": te.create_prim_func([*inputs, self.compute(*inputs)])})
+        function = te.create_prim_func([*inputs, self.compute(*inputs)])
+        # Programs take the weights as they are, also where TVM would have them in another layout.
+        return tvm.IRModule({"main": function.without_attr("layout_free_buffers")})
 
     def inputs(self, seed: int = 0) -> list[Floats]:
         """Random inputs."""
