@@ -1,6 +1,6 @@
 """Accuracy on GPU programs: the model with and without the features of GPU programs, and TVM's XGBoost model.
 
-Reads a published MetaSchedule database of TVM 0.16 in FOLDER; this project neither measured nor includes any. Tasks are
+Reads a published MetaSchedule database of TVM 0.16 in FOLDER, which this project does not include. Tasks are
 cross-validated: a model ranks the programs of the fold that it was not trained on, and metrics are means over the
 folds. Finished runs are saved; the same command resumes.
 """

@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 #: Model -> colour, in light and dark.
 COLOURS = {
     "gnn": "#2f7ee6",
+    "gnn-a100": "#2f7ee6",
     "xgb": "#e8830c",
+    "xgb-a100": "#d0453e",
     "mlp": "#2fa84f",
     "random": "#8c959f",
     "tvm": "#9a5fd0",

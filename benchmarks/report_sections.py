@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -213,16 +214,21 @@ def _searches(results: Results) -> Iterator[Section]:
             for baseline, models in metrics["against"].items()
             for model, values in models.items()
         ]
-        runs: dict[str, dict[str, list[Any]]] = {}
-        for run in metrics["runs"]:
-            if run.get("improvements"):
-                runs.setdefault(run["task"], {}).setdefault(run["model"], []).append(run["improvements"])
-        pictures = [figures.descents(task, models, by) for task, models in runs.items() for by in ("trials", "seconds")]
         text = (
             f"{settings['trials']} trials per task and run in the search of tune, seeds: {settings['seeds']}. Every "
             "number is a median relative to the baseline. The figures have one line per seed."
         )
+        pictures = _descents(metrics["runs"])
         yield Section(title, text, (name,), ("model", "baseline", *columns.values()), rows, pictures)
+
+
+def _descents(searches: Sequence[Mapping[str, Any]]) -> list[Markup]:
+    """Figures of the latency of each task against trials and seconds."""
+    runs: dict[str, dict[str, list[Any]]] = {}
+    for run in searches:
+        if run.get("improvements"):
+            runs.setdefault(run["task"], {}).setdefault(run["model"], []).append(run["improvements"])
+    return [figures.descents(task, models, by) for task, models in runs.items() for by in ("trials", "seconds")]
 
 
 def _zoo(results: Results) -> Iterator[Section]:
@@ -254,10 +260,55 @@ def _cuda(results: Results) -> Iterator[Section]:
     metrics = results["cuda_programs"]["metrics"]
     text = (
         f"{metrics['programs']['programs']} programs of ResNet-34 in a published MetaSchedule database of an NVIDIA "
-        "A100, cross-validated by task. Nothing was measured on a GPU by this project."
+        "A100, cross-validated by task."
     )
     rows = _rows(metrics["models"])
     yield Section("CUDA programs", text, ("cuda_programs",), ("model", *_METRICS.values()), rows)
+
+
+def _gpu_search(results: Results) -> Iterator[Section]:
+    metrics, settings = results["gpu_search"]["metrics"], results["gpu_search"]["settings"]
+    columns = (
+        *("task", "model", "seed", "trials", "first program, us", "fastest of the first 16, us", "fastest, us"),
+        "wall clock, s",
+    )
+    rows: list[Row] = []
+    for run in metrics["runs"]:
+        latencies = [1e6 * (math.inf if latency is None else latency) for latency in run["latencies_s"]]
+        fastest = (_digits(min(latencies[:trials])) for trials in (1, 16, len(latencies)))
+        numbers = (str(run["seed"]), str(len(latencies)), *fastest, f"{run['wall_clock_s']:.0f}")
+        rows.append((run["task"], run["model"], *numbers))
+    text = (
+        f"TVM's own search on an {settings['gpu']}, {settings['at_once']} searches at a time; gnn-a100 and xgb-a100 "
+        f"were trained on the records of an A100. {settings['finished']} of {settings['planned']} searches finished. "
+        "Latencies are those of TVM's runner during the search."
+    )
+    yield Section("Searches on a GPU", text, ("gpu_search",), columns, rows, _descents(metrics["runs"]))
+
+
+def _gpu_training(results: Results) -> Iterator[Section]:
+    metrics, settings = results["gpu_training"]["metrics"], results["gpu_training"]["settings"]
+    rows = [
+        (f"seconds per epoch, {way}", _digits(statistics.median(times))) for way, times in metrics["epoch_s"].items()
+    ]
+    devices = {device: values for device, values in metrics["scoring"].items() if isinstance(values, Mapping)}
+    for device, values in devices.items():
+        rates = {key: value for key, value in values.items() if key.endswith("_at_once")}
+        rows += [
+            (f"programs scored per second, {device}, batches of {key.partition('_')[0]}", _digits(rate))
+            for key, rate in rates.items()
+        ]
+        rows.append((f"largest difference from the scores on the CPU, {device}", f"{values['difference']:.1e}"))
+    rows += [
+        (f"{_METRICS[metric]}, trained on {device}", cell(values[metric]))
+        for device, values in metrics["models"].items()
+        for metric in ("pairwise_accuracy", "top1", "top5")
+    ]
+    text = (
+        f"The network without the trees, on an {settings['gpu']} and the {settings['cores']} cores of its machine, on "
+        f"the programs of the section CUDA programs; seeds: {len(settings['seeds'])}."
+    )
+    yield Section("Training and scoring on a GPU", text, ("gpu_training",), ("", "value"), rows)
 
 
 def _soak(results: Results) -> Iterator[Section]:
@@ -382,7 +433,8 @@ def _tpugraphs(results: Results) -> Iterator[Section]:
 #: Sections in their order, with the result without which there is none.
 _SECTIONS = (
     *((None, _summary), (None, _accuracy), (None, _by_task), ("accuracy-tpgnn", _tpgnn), ("curves", _learning)),
-    *((None, _searches), ("zoo", _zoo), ("conformance", _conformance), ("cuda_programs", _cuda), ("soak", _soak)),
+    *((None, _searches), ("zoo", _zoo), ("conformance", _conformance), ("cuda_programs", _cuda)),
+    *(("gpu_training", _gpu_training), ("gpu_search", _gpu_search), ("soak", _soak)),
     *((None, _kills), ("end_to_end", _end_to_end), (None, _speed), (None, _scale), (None, _node_types)),
     ("tpugraphs_accuracy", _tpugraphs),
 )
