@@ -1,11 +1,12 @@
 """Searches tasks on the GPU of this machine with TVM's own search, and models that know another GPU's records.
 
-``tune_tir`` with TVM's design space and settings; only the cost model changes: random scores, XGBModel that learns from
-the first round on (by default it is random for 100 measurements), XGBModel that starts with the records of FOLDER, and
-the graph model that was trained on them. FOLDER holds a ResNet-34 on an A100 (see ``cuda_programs.py``); the tasks are
-of other networks. Searches run at the same time, each with cores of its own, but programs run alone. At the end the
-fastest programs of all searches of a task are measured again, interleaved, and compared with NumPy. Finished searches
-are saved; the same command resumes.
+``tune_tir`` with TVM's design space; only the cost model changes: random scores, XGBModel that learns from the first
+round on (by default it is random for 100 measurements), XGBModel that starts with the records of FOLDER, and the graph
+model that was trained on them. FOLDER holds a ResNet-34 on an A100 (see ``cuda_programs.py``); the tasks are of other
+networks. With ``--at-once``, searches run at the same time on separate cores, but programs run alone. At the end, also
+when the time runs out, the fastest programs of the finished searches of each task are measured again, interleaved, and
+compared with NumPy. Finished searches are saved; the same command resumes. For 16 cores and nine minutes:
+``--at-once 3 --seconds 420``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from cuda_programs import add_options
 from gpu_pretraining import GNN, XGB, pretrain, xgb_with_records
 from gpu_tasks import SMALL, TASKS, GPUTask
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
-from tvm_gnn_cost import GNNCostModel
+from tvm_gnn_cost import GNNCostModel, WorkError
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
@@ -73,11 +74,18 @@ class _Alone(ms.runner.PyRunner):  # type: ignore[misc]
 
 @derived_object
 class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Records the seconds, without waits, and the latency of every measured program."""
+    """Records the seconds, without waits, and the latency of every measured program; ends a search that takes too long.
 
-    def __init__(self, runner: _Alone) -> None:
+    Args:
+        runner: Runs the programs.
+        trials: Number of trials of a complete search.
+        deadline: Time, in seconds since the epoch, after which an incomplete search ends with an error.
+    """
+
+    def __init__(self, runner: _Alone, trials: int, deadline: float) -> None:
         super().__init__()
         self.runner, self.start = runner, time.perf_counter()
+        self.trials, self.deadline = trials, deadline
         self.points: Points = []
 
     def apply(
@@ -86,6 +94,8 @@ class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         """Records a batch; MetaSchedule calls this after each one."""
         elapsed = time.perf_counter() - self.start - self.runner.waited
         self.points += [[elapsed, latency] for latency in latencies_of(ran)]
+        if len(self.points) < self.trials and time.time() > self.deadline:
+            raise WorkError(f"ended after {len(self.points)} trials, as the time ran out")
 
 
 def gpu_target(text: str) -> tvm.target.Target:
@@ -102,7 +112,7 @@ def search(task: GPUTask, name: str, seed: int, arguments: argparse.Namespace, l
         task: The task.
         name: Of the cost model.
         seed: Of the search and the model.
-        arguments: The options of the script, with the folder ``work`` of the store and the models.
+        arguments: The options of the script, with the folder ``work`` of the models, ``store`` and ``deadline``.
         library: Where to write the program.
 
     Returns:
@@ -115,7 +125,7 @@ def search(task: GPUTask, name: str, seed: int, arguments: argparse.Namespace, l
     target, module = gpu_target(arguments.target), task.module()
     model = _model(name, seed, arguments)
     runner = _Alone()
-    recorder = _Recorder(runner)
+    recorder = _Recorder(runner, arguments.trials, arguments.deadline)
     with tempfile.TemporaryDirectory() as folder, ms.Profiler() as profiler:
         database = ms.tir_integration.tune_tir(
             module,
@@ -126,6 +136,7 @@ def search(task: GPUTask, name: str, seed: int, arguments: argparse.Namespace, l
             builder=PooledBuilder(_build_pool()),
             runner=runner,
             cost_model=model,
+            strategy=ms.search_strategy.EvolutionarySearch(population_size=arguments.population_size),
             measure_callbacks=[recorder, *ms.MeasureCallback.create("default")],
             num_tuning_cores=usable_cores(),
             seed=seed + 1,
@@ -204,19 +215,19 @@ def _take_cores(numbers: Any, processes: int) -> None:
     warnings.simplefilter("ignore")
 
 
-def _search_and_save(
-    name: str, model: str, seed: int, arguments: argparse.Namespace, deadline: float, path: Path
-) -> str | None:
-    """Runs a search unless it is saved or the deadline has passed; returns the error if there was one."""
-    if path.exists() or time.time() > deadline:
-        return None
+def _search_and_save(name: str, model: str, seed: int, arguments: argparse.Namespace, path: Path) -> str:
+    """Runs a search and saves it unless it is saved or the deadline has passed; returns what happened."""
+    if path.exists():
+        return "was saved"
+    if time.time() > arguments.deadline:
+        return "not started, as the time ran out"
     # TVM raises errors of any type, and the other searches are worth something without this one.
     try:
-        found = search(_tasks(arguments)[name], model, seed, arguments, path.with_suffix(".so"))
+        result = search(_tasks(arguments)[name], model, seed, arguments, path.with_suffix(".so"))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    write_text(path, json.dumps(found))
-    return None
+    write_text(path, json.dumps(result))
+    return "finished"
 
 
 def _tasks(arguments: argparse.Namespace) -> dict[str, GPUTask]:
@@ -225,29 +236,30 @@ def _tasks(arguments: argparse.Namespace) -> dict[str, GPUTask]:
 
 
 def run_all(arguments: argparse.Namespace, finished: Path) -> dict[Run, Path]:
-    """Runs the searches that are not saved in a folder, and returns the path of each; writes the JSON after each."""
+    """Runs the searches that are not saved in a folder, and returns the path of each; writes the JSON after each.
+
+    All models search a task before the next one: when the time runs out, the comparisons so far are complete.
+    """
     todo = [
         (name, model, seed)
         for seed in range(arguments.seeds)
         for name in _tasks(arguments)
         for model in arguments.models
     ]
-    sizes = f"{arguments.trials}-{arguments.trials_per_round}"
+    sizes = f"{arguments.trials}-{arguments.trials_per_round}-{arguments.population_size}"
     paths = {
         (name, model, seed): finished / f"{name.replace(': ', '.').replace(' ', '-')}.{model}.{seed}.{sizes}.json"
         for name, model, seed in todo
     }
-    deadline = time.time() + arguments.seconds
     context = multiprocessing.get_context("spawn")
     numbers = context.Queue()
     for number in range(arguments.at_once):
         numbers.put(number)
     with ProcessPoolExecutor(arguments.at_once, context, _take_cores, (numbers, arguments.at_once)) as pool:
-        jobs = {pool.submit(_search_and_save, *one, arguments, deadline, paths[one]): one for one in todo}
+        jobs = {pool.submit(_search_and_save, *run, arguments, paths[run]): run for run in todo}
         try:
             for job in as_completed(jobs):
-                error = job.result()
-                console.print(f"{jobs[job]}: {error or 'done'}", highlight=False)
+                console.print(f"{jobs[job]}: {job.result()}", highlight=False)
                 report(arguments, paths, ())
         except BrokenProcessPool:
             console.print("a search ended its process; the others are not run")
@@ -255,7 +267,7 @@ def run_all(arguments: argparse.Namespace, finished: Path) -> dict[Run, Path]:
 
 
 def report(arguments: argparse.Namespace, paths: Mapping[Run, Path], again: Sequence[Mapping[str, Any]]) -> None:
-    """Writes the JSON of the searches that are done and of the last measurements."""
+    """Writes the JSON of the finished searches and of the last measurements; the settings are those of what ran."""
     done = {run: json.loads(path.read_text()) for run, path in paths.items() if path.exists()}
     per_run = [
         {"task": name, "model": model, "seed": seed, "best_s": best(found["points"])}
@@ -264,10 +276,14 @@ def report(arguments: argparse.Namespace, paths: Mapping[Run, Path], again: Sequ
         | found
         for (name, model, seed), found in done.items()
     ]
-    options = ("models", "trials", "trials_per_round", "seeds", "at_once", "programs_per_task")
-    settings = {option: getattr(arguments, option) for option in options}
+    settings: dict[str, Any] = {"planned": len(paths), "finished": len(done)}
+    settings["models"] = list(dict.fromkeys(model for _, model, _ in done))
+    settings["seeds"] = len({seed for _, _, seed in done})
+    options = ("trials", "trials_per_round", "population_size", "at_once", "programs_per_task")
+    settings |= {option: getattr(arguments, option) for option in options}
     settings |= {"target": str(gpu_target(arguments.target)), "folder": arguments.folder.resolve().name}
-    settings["flops"] = {name: task.flops for name, task in _tasks(arguments).items()}
+    tasks = _tasks(arguments)
+    settings["flops"] = {name: tasks[name].flops for name in dict.fromkeys(name for name, _, _ in done)}
     settings["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     metrics = {"against": finite(_against(arguments, paths)), "runs": finite(per_run), "measured_again": again}
     write_result(arguments.json, "gpu_search", settings, metrics)
@@ -282,12 +298,15 @@ def _against(arguments: argparse.Namespace, paths: Mapping[Run, Path]) -> dict[s
 
 def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     """Runs what is missing in the folder ``finished``, prints the tables and writes the JSON."""
+    arguments.deadline = time.time() + arguments.seconds
     arguments.work, arguments.store = finished, pretrain(arguments, finished)
     paths = run_all(arguments, finished)
     again: list[dict[str, Any]] = []
     for name in _tasks(arguments):
         libraries = {run: path.with_suffix(".so") for run, path in paths.items() if run[0] == name}
         libraries = {run: library for run, library in libraries.items() if library.exists()}
+        if not libraries:
+            continue
         # A program that crashes leaves the GPU unusable for its process.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             try:
@@ -314,13 +333,14 @@ def main() -> None:
     add_options(options)
     options.add_argument("--target", default="", help="a tag or JSON of TVM instead of this machine's GPU")
     options.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
-    options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    options.add_argument("--trials", type=int, default=64)
-    options.add_argument("--trials-per-round", type=int, default=16)
-    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS[:3]))
+    options.add_argument("--trials", type=int, default=32)
+    options.add_argument("--trials-per-round", type=int, default=8)
+    options.add_argument("--population-size", type=int, default=128, help="512 in TVM, where rounds have 64 trials")
+    options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--at-once", type=int, default=1, help="number of searches at the same time")
-    options.add_argument("--seconds", type=float, default=float("inf"), help="no search starts after this time")
-    quick = {"epochs": 1, "folds": 2, "programs_per_task": 8, "trials": 2, "trials_per_round": 2, "seeds": 1}
+    options.add_argument("--seconds", type=float, default=float("inf"), help="searches end after this time")
+    quick = {"epochs": 1, "folds": 2, "programs_per_task": 8, "trials": 2, "trials_per_round": 2}
     run_saved(options, "gpu_search", benchmark, **quick)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -12,11 +13,15 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.old_database import SIZES, THREADS, write_old_database
+from tvm_gnn_cost import WorkError
 from tvm_gnn_cost.schedulers import scheduler
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # The scripts import each other by their bare names.
 sys.path.insert(0, str(BENCHMARKS))
+
+#: A target for benchmarks that search on a GPU.
+_CPU = '{"kind": "llvm", "num-cores": 2}'
 
 
 def quick_run(name: str, metrics: Iterable[str], path: Path, *options: str) -> dict[str, Any]:
@@ -95,14 +100,29 @@ def test_gpu_training_times_and_compares_devices(tmp_path: Path) -> None:
 @pytest.mark.needs("s_tir")
 def test_gpu_search_measures_right_programs_with_every_model(tmp_path: Path) -> None:
     write_old_database(tmp_path)
-    options = (str(tmp_path), "--target", '{"kind": "llvm", "num-cores": 2}')
-    found = quick_run("gpu_search", ("against", "runs", "measured_again"), tmp_path / "result.json", *options)
     models = ["gnn-a100", "xgb-a100", "xgb", "random"]
+    options = (str(tmp_path), "--target", _CPU, "--models", *models)
+    found = quick_run("gpu_search", ("against", "runs", "measured_again"), tmp_path / "result.json", *options)
     assert [run["model"] for run in found["runs"]] == models
     assert found["runs"][0]["failed_batches"] == 0
     assert [len(run["latencies_s"]) for run in found["runs"]] == [2] * 4
     assert [row["model"] for row in found["measured_again"]] == models
     assert all(row["difference"] < 1e-5 and row["latency_s"] > 0 for row in found["measured_again"])
+    settings = json.loads((tmp_path / "result.json").read_text())["settings"]
+    assert (settings["planned"], settings["finished"], settings["models"], settings["seeds"]) == (4, 4, models, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("s_tir")
+def test_gpu_search_does_not_call_a_search_finished_that_ran_out_of_time(tmp_path: Path) -> None:
+    gpu_search = importlib.import_module("gpu_search")
+    sizes = {"trials": 4, "trials_per_round": 2, "population_size": 16}
+    options = argparse.Namespace(quick=True, tasks=[], target=_CPU, deadline=0.0, **sizes)
+    run = ("matrix product", "random", 0)
+    assert gpu_search._search_and_save(*run, options, tmp_path / "run.json") == "not started, as the time ran out"
+    with pytest.raises(WorkError, match="ended after 2 trials"):
+        gpu_search.search(gpu_search.SMALL[run[0]], *run[1:], options, tmp_path / "run.so")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.needs("tvm")
