@@ -74,7 +74,7 @@ wheel: $(WHEEL_VENV)/ready
 # Tests that need another environment leave themselves out (tests/conftest.py).
 test-plain: dev
 	$(VENV)/bin/python $(PYTEST) --tvm none -m "$(SPEED)"
-	$(VENV)/bin/python -m pytest -q --doctest-modules tvm_gnn_cost $(NO_DOCTESTS)
+	$(VENV)/bin/python -m pytest -q -p tests.doctest_data --doctest-modules tvm_gnn_cost $(NO_DOCTESTS)
 
 test-meta-schedule: dev
 	$(VENV)/bin/python $(PYTEST) --tvm only -m "$(SPEED)"

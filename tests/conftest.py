@@ -5,16 +5,28 @@
 import TVM; ``--tvm only`` leaves out what runs without it.
 
 ``@pytest.mark.slow`` is for tests of what faster tests cover in part: they run before a release.
+``@pytest.mark.slow_with("auto_scheduler")`` is for tests of what does not depend on the scheduler: they are slow
+in this environment alone.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+# Each worker has its own lock of the machine: no test waits until the tests of the other worker have measured.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix=f"{worker}-")
+# A thread pool that waits for work must not take a core from the other worker.
+os.environ |= {"TVM_THREAD_POOL_SPIN_COUNT": "0", "OMP_WAIT_POLICY": "passive"}
+
 from tvm_gnn_cost.installed import has
+from tvm_gnn_cost.measuring.contest import contest
+from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
 
 #: Folders whose tests all need a TVM; elsewhere only those marked "needs" do.
 TVM_FOLDERS = [Path(__file__).parent / name for name in ("extraction", "importing/relax", "lowering", "schedulers")]
@@ -27,8 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(part): run only with a TVM that has this part, or with any ('tvm')")
     config.addinivalue_line("markers", "slow: runs before a release alone (make test-all)")
+    config.addinivalue_line("markers", "slow_with(part): slow with a TVM that has this part")
     if config.getoption("--tvm") == "none":
         sys.modules["tvm"] = None  # type: ignore[assignment]
+    # What is timed on a busy machine means nothing, however long that takes.
+    contest.__kwdefaults__["seconds"] = 0.01
+    compare_end_to_end.__kwdefaults__["repeats"] = 2
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -44,6 +60,7 @@ def in_tvm_folder(path: Path) -> bool:
     return not set(TVM_FOLDERS).isdisjoint(path.parents)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def runs(item: pytest.Item) -> bool:
         needed = [str(mark.args[0]) for mark in item.iter_markers("needs")]
@@ -56,6 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if runs(item)]
     for item in items:
+        if any(has(str(mark.args[0])) for mark in item.iter_markers("slow_with")):
+            item.add_marker("slow")
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(1800))
 

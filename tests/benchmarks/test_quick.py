@@ -37,6 +37,7 @@ def quick_run(name: str, metrics: Iterable[str], path: Path, *options: str) -> d
     return written
 
 
+@pytest.mark.slow_with("auto_scheduler")
 @pytest.mark.needs("tvm")
 def test_accuracy_says_the_metrics_of_every_model(tmp_path: Path) -> None:
     rows = quick_run("accuracy", ["models", "networks"], tmp_path / "result.json")["models"]
@@ -59,6 +60,7 @@ def test_by_task_has_every_task_and_program(tmp_path: Path) -> None:
     assert set(throughput["measured"]) > {1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
     models = quick_run("curves", ["models"], tmp_path / "result.json", "--models", "gnn", "xgb")["models"]
@@ -125,6 +127,7 @@ def test_gpu_search_does_not_call_a_search_finished_that_ran_out_of_time(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow_with("auto_scheduler")
 @pytest.mark.needs("tvm")
 def test_search_compares_the_runs(tmp_path: Path) -> None:
     found = quick_run("search", ("against", "runs"), tmp_path / "result.json")
@@ -162,6 +165,7 @@ def test_prediction_times_both_models(tmp_path: Path) -> None:
     quick_run("prediction", ["speedup_over_xgb", "peak_memory_mib"], tmp_path / "result.json")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_retest_compares_two_ways_of_measuring(tmp_path: Path) -> None:
     ways = quick_run("retest", ["tasks", "programs", "ways"], tmp_path / "result.json")["ways"]
@@ -188,7 +192,7 @@ def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
         ("extraction", ("ns_per_node", "speedup_over_per_store_feature")),
         ("data_card", ("programs", "tasks", "retest_pairwise_accuracy")),
         ("tpugraphs_accuracy", ("models", "retest_tau")),
-        ("tpugraphs_speed", ("cases",)),
+        pytest.param("tpugraphs_speed", ("cases",), marks=pytest.mark.slow),  # a process for each of its figures
     ],
 )
 def test_a_quick_run_writes_its_metrics(name: str, metrics: tuple[str, ...], tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def test_two_devices_train_one_model(store: Path, tmp_path: Path) -> None:
         (("{store}", "out.safetensors", "--held-out", "alexnet"), "'alexnet' does not occur"),
         (("{store}", "out.safetensors", *HELD_OUT, "--loss", "hings"), "unknown loss 'hings'"),
         (("{store}/empty", "out.safetensors"), "there is no folder "),
-        (("{store}", "out.safetensors", *HELD_OUT, "--start", "no.safetensors"), "there is no file no.safetensors"),
+        (
+            ("{store}", "out.safetensors", *HELD_OUT, "--start", "no.safetensors"),
+            "cost model 'no.safetensors': neither gnn nor",
+        ),
         (
             ("{store}", "out.safetensors", *HELD_OUT, "--learning-rate", "inf"),
             "learning_rate must be between 1e-12 and",

@@ -45,6 +45,8 @@ def test_auto_scheduler_drop_in() -> None:
     assert "4 programs, the fastest takes" in run("auto_scheduler_drop_in.py", 4)
 
 
+# The pages of docs run the same steps as commands.
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_train_on_your_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -64,6 +66,8 @@ def test_train_on_your_measurements(
     assert (tmp_path / "model.safetensors").is_file()
 
 
+# The pages of docs run the same steps as commands.
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_rank_tpugraphs_layouts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load("rank_tpugraphs_layouts.py").main(tmp_path, 1)

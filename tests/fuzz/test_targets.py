@@ -32,6 +32,7 @@ def fuzzed(request: pytest.FixtureRequest) -> dict[str, Fuzzed]:
     return fuzz(sorted(set(names)), SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="needs Atheris")
 @pytest.mark.parametrize("name", _NAMES)
 def test_new_inputs_are_read_or_refused(name: str, fuzzed: dict[str, Fuzzed]) -> None:

@@ -48,6 +48,7 @@ def test_what_fails_on_a_machine_has_failed(rack: Rack) -> None:
 
 
 # The last test of the rack: it leaves nothing of it.
+@pytest.mark.slow_with("auto_scheduler")
 def test_a_machine_that_dies_costs_nothing(rack: Rack, task: Task, candidates: list[Any], target: Any) -> None:
     measure(rack, [(task, candidates[:1])], target)  # starts the workers
 

@@ -12,7 +12,7 @@ import torch
 
 from tests.tpugraphs.published import layout_fields, write
 from tvm_gnn_cost import tpugraphs
-from tvm_gnn_cost.tpugraphs.ranking.training import TrainedRankers
+from tvm_gnn_cost.tpugraphs.ranking.training import TrainResult
 from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings
 
 COLLECTION = "layout:xla:random"
@@ -25,7 +25,7 @@ class Example:
     root: Path
     prepared: Path
     models: Path
-    trained: TrainedRankers
+    trained: TrainResult
 
 
 @contextmanager

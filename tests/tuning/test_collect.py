@@ -78,6 +78,7 @@ def test_a_compressed_collection_goes_on(collected: tuple[Path, CollectResult, l
     assert not list(packed.rglob("*.xz"))
 
 
+@pytest.mark.slow_with("auto_scheduler")
 def test_other_machines_measure_what_is_built_here(tmp_path: Path) -> None:
     from tests.schedulers.rack import KEY, Rack
 
@@ -106,6 +107,7 @@ def test_a_target_that_tvm_does_not_know(tmp_path: Path, text: str) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow_with("auto_scheduler")
 def test_a_collection_goes_on_after_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
     first, _ = run(tmp_path / "data", WORKLOADS[:1], 2, 0)
     file = record_files(tmp_path / "data")[0]

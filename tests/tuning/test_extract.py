@@ -121,6 +121,7 @@ def test_the_scheduler_is_told_by_the_folders_layout(folder: Path, tmp_path: Pat
     assert task.scheduler == scheduler().name
 
 
+@pytest.mark.slow_with("auto_scheduler")
 def test_a_cluster_extracts_the_same_and_a_worker_may_die(folder: Path, tmp_path: Path) -> None:
     from distributed import LocalCluster
 
@@ -143,6 +144,7 @@ def test_a_cluster_extracts_the_same_and_a_worker_may_die(folder: Path, tmp_path
     np.testing.assert_array_equal(one.latency, two.latency)
 
 
+@pytest.mark.slow_with("auto_scheduler")
 def test_a_cluster_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         with pytest.raises(WorkError, match=f"no Dask scheduler with a worker answers at {address}"):

@@ -7,7 +7,6 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def batches(events: list[Event]) -> list[TrialsMeasured]:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory, checkpoint: str) -> tuple[Path, TuneResult, list[Event]]:
     work_dir = tmp_path_factory.mktemp("tune") / "work"
-    return work_dir, *search(work_dir, 2 * TASKS, checkpoint)
+    return work_dir, *search(work_dir, 2 * TASKS, Path(checkpoint))
 
 
 @pytest.fixture
@@ -91,10 +90,12 @@ def test_every_batch_is_reported_with_its_task(tuned: tuple[Path, TuneResult, li
     assert not [event for event in events if isinstance(event, Note)]
 
 
-# The next three do the same with either scheduler; one environment is enough for what takes so long.
+# What has to do with one scheduler alone needs both environments; one is enough for the rest of what takes so long.
 @pytest.mark.needs("s_tir")
 def test_without_trials_the_models_own_choices_are_compiled(tmp_path: Path, checkpoint: str) -> None:
-    result, events = search(tmp_path / "work", 0, checkpoint)
+    result, events = search(tmp_path / "work", 0, CostModel.load(checkpoint))
+    assert result.settings.cost_model == checkpoint
+    assert result.model_failures is None
     assert result.trials == 0
     assert result.curve == []
     assert not batches(events)
@@ -173,6 +174,7 @@ def test_the_tuned_network_is_faster_than_todays_default(tuned: tuple[Path, Tune
     assert min(fast.seconds) < min(slow.seconds)
 
 
+@pytest.mark.slow_with("auto_scheduler")
 def test_the_tuned_network_can_be_run_and_taken_away(
     tuned: tuple[Path, TuneResult, list[Event]], copied: Path, checkpoint: str
 ) -> None:
@@ -245,6 +247,7 @@ def test_a_finished_run_measures_nothing_again(tuned: tuple[Path, TuneResult, li
     assert events == [Stage("loading the network")]
 
 
+@pytest.mark.slow_with("auto_scheduler")
 def test_more_trials_go_on_from_the_records(
     tuned: tuple[Path, TuneResult, list[Event]], copied: Path, checkpoint: str
 ) -> None:
@@ -300,6 +303,7 @@ def test_the_scheduler_that_is_not_installed_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.needs("s_tir")
 def test_a_cost_model_that_fails_stops_nothing_and_keeps_its_traceback(
     tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,17 +342,6 @@ def test_a_strict_cost_model_that_fails_ends_the_search(
     monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
     with pytest.raises(Exception, match="a bug of the model"):
         search(tmp_path / "work", TASKS, GNNCostModel(checkpoint, strict=True), batch_size=1)
-
-
-@pytest.mark.parametrize("given", [Path, CostModel.load], ids=["path", "object"])
-def test_a_cost_model_is_a_path_or_an_object(
-    tmp_path: Path, checkpoint: str, given: Callable[[str], Path | CostModel]
-) -> None:
-    model = given(checkpoint)
-    result, _ = search(tmp_path / "work", 0, model)
-    assert result.finished
-    assert result.settings.cost_model == checkpoint
-    assert result.model_failures is None
 
 
 def test_the_default_work_directory_names_scheduler_network_and_model() -> None:

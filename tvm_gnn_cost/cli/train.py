@@ -42,19 +42,20 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights, the order and the validation tasks.")] = 0,
     accelerator: Annotated[str, typer.Option(help="Lightning's accelerator: cpu, gpu or auto.")] = "cpu",
     devices: Annotated[int, typer.Option(min=1, help="Number of devices that share each step (Lightning's DDP).")] = 1,
-    start: Annotated[Path | None, typer.Option(help="Checkpoint to fine-tune.")] = None,
+    start: Annotated[str | None, typer.Option(help="Checkpoint to fine-tune: gnn or a path.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Trains a cost model on a graph store. After an interruption, the same command resumes at the last epoch."""
     from tvm_gnn_cost.cli.display import Display
-    from tvm_gnn_cost.files import check_file, check_input_file, check_input_folder
+    from tvm_gnn_cost.files import check_file, check_input_folder
     from tvm_gnn_cost.progress import Stage
+    from tvm_gnn_cost.tuning.arguments import check_cost_model
 
     with exit_codes("run the same command to resume"), json_result(json) as write:
         check_input_folder(store)
         check_file(output)
         if start is not None:
-            check_input_file(start)
+            check_cost_model(start, ("gnn",))
         with Display("epochs") as display:
             display(Stage("loading"))
             import tvm_gnn_cost

@@ -47,6 +47,9 @@ def check_data(folder: str | os.PathLike[str], limit: float = 0.1, *, drop: bool
 
     Raises:
         InputError: the folder is not such a collection, or a line of it cannot be read.
+
+    >>> check_data(records, limit=100).noisy
+    []
     """
     folder = Path(folder)
     repeats: defaultdict[str, list[float]] = defaultdict(list)

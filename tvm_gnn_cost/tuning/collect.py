@@ -102,6 +102,10 @@ def collect(
             measurements of another machine.
         WorkError: the tracker does not answer, or has no machine with this key.
         WrongTVMError: the installed TVM does not have the scheduler.
+
+    >>> collected = collect(["softmax/0"], work / "records", random=3, guided=0, turns=1, patience_s=0)
+    >>> collected.tasks, collected.programs
+    (1, 3)
     """
     chosen = scheduler_named(scheduler)
     plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns)

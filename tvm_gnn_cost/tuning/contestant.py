@@ -34,6 +34,8 @@ def network(runner: str, program: str, inputs: str, outputs: str) -> Callable[[]
         arrays = {str(name): file[f"arr_{number}"] for number, name in enumerate(file["names"])}
     if runner in NAMES:
         use_all_cores()
+        # tvm_ffi imports torch where it is installed, which takes a second and which a library does not need.
+        sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
         # Importing the whole scheduler would take seconds.
         loaded = package(runner).load_library(Path(program))
         np.savez(outputs, *loaded.run(arrays))

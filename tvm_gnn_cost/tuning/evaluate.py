@@ -63,6 +63,12 @@ def evaluate(
     Raises:
         InputError: a model or a network is unknown, or nothing can be read or ranked.
         WrongTVMError: the installed TVM cannot replay the records.
+
+    >>> result = evaluate(records, {"shipped": "gnn", "chance": "random"}, networks=["softmax/0"])
+    >>> sorted(result.models)
+    ['chance', 'shipped']
+    >>> 0 <= result.models["shipped"].metrics["pairwise"] <= 1
+    True
     """
     named = {name: stored_model(model) for name, model in named_models(models).items()}
     details = sorted({model.detail for model in named.values()})

@@ -66,6 +66,11 @@ def extract(
         InputError: the store is of another version or detail, or the folder is damaged.
         WorkError: no Dask scheduler with a worker answers.
         WrongTVMError: the installed TVM cannot replay the records.
+
+    >>> extract(records, work / "store").added
+    6
+    >>> extract(records, work / "store").known
+    6
     """
     check_folder(Path(store))
     records = scheduler_of(Path(folder)).measured(Path(folder).resolve(), hardware, jobs, dask)

@@ -223,7 +223,7 @@ class TuneResult:
 
     ``searched`` is true after a search that was not interrupted: its budget was spent, or the design spaces exhausted.
     ``library`` is the tuned network's file in ``work_dir``, and ``struck`` lists the programs excluded from it.
-    ``model_failures`` is None unless the cost model failed: where it does, the search goes on at random.
+    ``model_failures`` is None unless the cost model failed; candidates that it could not score were ranked at random.
     """
 
     settings: Settings

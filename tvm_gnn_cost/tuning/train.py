@@ -70,7 +70,8 @@ def train(
         seed: Seeds the weights, the order of the tasks and the choice of the validation tasks.
         accelerator: Lightning's ``cpu``, ``gpu`` or ``auto``.
         devices: With several, Lightning's DDP, which shares out the tasks of each step.
-        start: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or a checkpoint's path, to continue training from.
+        start: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, a checkpoint's path, or ``gnn`` for the
+            checkpoint that ships, to continue training from.
         progress: Receives an ``EpochFinished`` after each epoch, and a ``Stage`` before what else takes long.
 
     Returns:
@@ -81,6 +82,11 @@ def train(
         InputError: an argument is wrong, or the store is empty or damaged.
         WorkError: the training diverged.
         WrongTVMError: ``xgb`` needs a TVM, and there is none.
+
+    >>> model = train(store, held_out=["net1"], epochs=2)
+    >>> len(model.history["train_loss"])
+    2
+    >>> model.save(work / "mine.safetensors")
     """
     if model not in MODELS:
         raise InputError(f"unknown model '{model}'; one of: {', '.join(MODELS)}")

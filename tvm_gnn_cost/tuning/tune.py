@@ -63,7 +63,7 @@ def tune(
 ) -> TuneResult:
     """Tunes a network, writes it as a library, and compares it end to end with its peers.
 
-    Call it again with the same ``work_dir`` after an interruption, or with more ``trials``, to go on: programs in its
+    Call it again with the same ``work_dir`` after an interruption, or with more ``trials``, to resume: programs in its
     records count and are not measured again. A finished result is returned as it is.
 
     Args:
@@ -102,6 +102,13 @@ def tune(
             computes something else, or the tracker does not answer or has no such machine.
         WrongTVMError: the installed TVM does not have the scheduler.
         KeyboardInterrupt: Ctrl-C was pressed; everything measured so far is saved.
+
+    An exception of a cost model that is not this package's passes through; everything measured so far is saved.
+
+    >>> import torch
+    >>> result = tune(torch.nn.Linear(8, 4), (torch.ones(3, 8),), trials=0, work_dir=work / "linear", compare=False)
+    >>> result.run(torch.ones(3, 8)).shape
+    (3, 4)
     """
     # What is misspelt or out of range is found out now and not when the network is loaded.
     check_settings(trials, minutes, seed, batch_size, population_size)

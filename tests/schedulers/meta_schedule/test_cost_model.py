@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,34 @@ def test_the_same_seed_gives_the_same_search(checkpoint: str, tasks: list[Task],
         asked.append(runner.asked)
     assert len(asked[0]) >= 8
     assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_broken_model_ends_a_search_of_tvm_only_if_it_is_strict(
+    checkpoint: str, tasks: list[Task], target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug of the model")
+
+    runner = RepeatableRunner()
+    search = partial(
+        ms.tir_integration.tune_tir,
+        mod=workload_of(tasks[0]),
+        target=target,
+        work_dir=str(tmp_path),
+        max_trials_global=4,
+        num_trials_per_iter=4,
+        builder=CountingBuilder(),
+        runner=runner,
+        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
+        strategy=small_search(),
+        cost_model=GNNCostModel(checkpoint, strict=strict),
+    )
+    monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
+    if strict:
+        with pytest.raises(Exception, match="a bug of the model"):
+            search()
+        assert not runner.asked
+    else:
+        search()
+        assert len(runner.asked) == 4

@@ -67,7 +67,7 @@ class Savings:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class PrepareResult:
     """The result of :func:`prepare`.
 
     Attributes:
@@ -95,7 +95,7 @@ def prepare(
     prunes: bool = True,
     find_kernels: FindKernels | None = None,
     progress: Progress = ignore,
-) -> Preparation:
+) -> PrepareResult:
     """Prepares the graphs of published collections; graphs that are already prepared are not prepared again.
 
     A file that can't be read is left out.
@@ -133,7 +133,7 @@ def prepare(
         for _, savings in prepare_files(paths, there, problems, kind=kind, prunes=prunes, find_kernels=find_kernels):
             saved[name] = saved[name] + savings
             progress(Advanced(sum(part.graphs for part in saved.values()) + len(problems), total))
-    return Preparation(saved, tuple(problems))
+    return PrepareResult(saved, tuple(problems))
 
 
 def prepare_files(

@@ -15,7 +15,7 @@ from tvm_gnn_cost.tpugraphs.ranking.rank import load_models, rank_collections
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluateResult:
     """How well models rank graphs.
 
     Attributes:
@@ -48,7 +48,7 @@ def evaluate(
     permutations: int = 10,
     find_kernels: FindKernels | None = None,
     progress: Progress = ignore,
-) -> Evaluation:
+) -> EvaluateResult:
     """Ranks graphs whose runtimes are known and computes Kendall's tau, slowdowns and the competition's score.
 
     A graph that can't be read or ranked, or whose runtimes are secret, is left out. Beware of graphs that the models
@@ -85,4 +85,4 @@ def evaluate(
         same = [ranker for ranker in rankers[name] if ranker.collection == name]
         trained = {graph for ranker in same for graph in ranker.training.get("train_graphs", ())}
         trained_on[name] = sorted(trained & set(metrics))
-    return Evaluation(competition_score(collections), collections, graphs, trained_on, tuple(problems))
+    return EvaluateResult(competition_score(collections), collections, graphs, trained_on, tuple(problems))

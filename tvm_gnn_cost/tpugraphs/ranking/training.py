@@ -19,7 +19,7 @@ from tvm_gnn_cost.tpugraphs.settings import EnsembleSettings, recipe, with_optio
 
 
 @dataclass(frozen=True)
-class TrainedRankers:
+class TrainResult:
     """The result of :func:`train`.
 
     Attributes:
@@ -60,7 +60,7 @@ def train(
     ensemble: EnsembleSettings | None = None,
     seeds: Sequence[int] = (0,),
     progress: Progress = ignore,
-) -> TrainedRankers:
+) -> TrainResult:
     """Trains models of one collection by cross-validation on its prepared graphs.
 
     The defaults are TGraph's recipe (Maksimov et al. 2024, arXiv 2405.16623). Called again with the same arguments, it
@@ -125,4 +125,4 @@ def train(
     for seed in seeds:
         seeded = replace(settings, seed=seed)
         rankers[seed] = train_ensemble(collection, model, config, graphs, seeded, ensemble, folders[seed], on_epoch)
-    return TrainedRankers(len(graphs), folders, rankers)
+    return TrainResult(len(graphs), folders, rankers)
