@@ -70,6 +70,7 @@ def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
         assert two["programs"] <= 2 * two["tasks"] < whole["programs"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     write_old_database(tmp_path)
@@ -87,6 +88,7 @@ def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     assert all(0 <= found["models"][name]["pairwise_accuracy"]["mean"] <= 1 for name in models)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_gpu_training_times_and_compares_devices(tmp_path: Path) -> None:
     write_old_database(tmp_path)

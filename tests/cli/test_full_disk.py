@@ -103,7 +103,7 @@ def test_tpugraphs_commands(example: Example, tmp_path: Path, capfd: pytest.Capt
     assert_names(call(capfd, "tpugraphs", "evaluate", example.root, *models, "--json", "/dev/full"), Path("/dev/full"))
 
 
-@pytest.mark.slow_with("auto_scheduler")
+@pytest.mark.slow
 @pytest.mark.needs("tvm")
 def test_commands_that_measure(tmp_path: Path) -> None:
     name = scheduler().name

@@ -35,11 +35,14 @@ def load(script: str) -> ModuleType:
     return module
 
 
+# The pages' snippets search with TVM's own builder and runner too.
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_meta_schedule_drop_in() -> None:
     assert "4 programs, the fastest takes" in run("meta_schedule_drop_in.py", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("auto_scheduler")
 def test_auto_scheduler_drop_in() -> None:
     assert "4 programs, the fastest takes" in run("auto_scheduler_drop_in.py", 4)

@@ -78,7 +78,7 @@ def test_a_compressed_collection_goes_on(collected: tuple[Path, CollectResult, l
     assert not list(packed.rglob("*.xz"))
 
 
-@pytest.mark.slow_with("auto_scheduler")
+@pytest.mark.slow
 def test_other_machines_measure_what_is_built_here(tmp_path: Path) -> None:
     from tests.schedulers.rack import KEY, Rack
 

@@ -144,8 +144,8 @@ def test_a_cluster_extracts_the_same_and_a_worker_may_die(folder: Path, tmp_path
     np.testing.assert_array_equal(one.latency, two.latency)
 
 
-@pytest.mark.slow_with("auto_scheduler")
-def test_a_cluster_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvm_gnn_cost.schedulers.isolation._CONNECT_S", 1)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         with pytest.raises(WorkError, match=f"no Dask scheduler with a worker answers at {address}"):
             extract(folder, tmp_path / "store", dask=address)

@@ -623,13 +623,7 @@ class Tuning(Programs, Records, Searching, Protocol):
 
 
 class Scheduler(Networks, Tuning, Protocol):
-    """One of TVM's auto-schedulers.
-
-    Attributes:
-        checkpoint: The pre-trained model that the package ships for it.
-    """
-
-    checkpoint: Path
+    """One of TVM's auto-schedulers."""
 
     def versions(self) -> dict[str, str]:
         """Package -> version, for results."""

@@ -65,14 +65,12 @@ from tvm_gnn_cost.schedulers.scheduler import (
     SearchSettings,
     Task,
 )
-from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER
 
 
 class AutoScheduler:
     """A :class:`~tvm_gnn_cost.schedulers.scheduler.Scheduler`, whose docstrings describe the methods."""
 
     name = "auto-scheduler"
-    checkpoint = DEFAULT_AUTO_SCHEDULER
     records_file = RECORDS
     run_script = Path(__file__).with_name("run.py")
 

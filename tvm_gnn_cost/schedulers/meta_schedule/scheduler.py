@@ -55,14 +55,12 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Task,
 )
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
-from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 
 
 class MetaSchedule:
     """A :class:`~tvm_gnn_cost.schedulers.scheduler.Scheduler`, whose docstrings describe the methods."""
 
     name = "meta-schedule"
-    checkpoint = DEFAULT
     records_file = RECORDS
     run_script = Path(__file__).with_name("run.py")
 
