@@ -24,6 +24,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 # A thread pool that waits for work must not take a core from the other worker.
 os.environ |= {"TVM_THREAD_POOL_SPIN_COUNT": "0", "OMP_WAIT_POLICY": "passive"}
 
+from tvm_gnn_cost.graphs.embedding import train_vectors
 from tvm_gnn_cost.installed import has
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
@@ -45,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # What is timed on a busy machine means nothing, however long that takes.
     contest.__kwdefaults__["seconds"] = 0.01
     compare_end_to_end.__kwdefaults__["repeats"] = 2
+    # Nine tenths of a short training would be FastText's.
+    train_vectors.__kwdefaults__ |= {"walks": 2_000, "epochs": 1}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

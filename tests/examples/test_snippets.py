@@ -32,11 +32,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FEW = ("dense/0", "dense/1", "softmax/0", "pooling/0", "perceptron")
 
 _THREE = "random=3, patience_s=0"
+_STRATEGY = "ms.search_strategy.EvolutionarySearch(population_size=16)"
 
 #: Page -> what its snippets say, and the smaller thing that is done instead. Other tests keep the machine busy: nobody
 #: waits for their end.
 SMALLER: dict[str, dict[str, str]] = {
-    "README.md": {"max_trials_global=512": "max_trials_global=2"},
+    "README.md": {
+        "max_trials_global=512": f"max_trials_global=2, strategy={_STRATEGY}",
+    },
     "collect-data.md": {
         "collect training FOLDER": "collect dense/0 FOLDER --random 2 --guided 0 --patience 0",
         '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',

@@ -35,7 +35,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Outcome,
     Task,
 )
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint
+from tvm_gnn_cost.scoring.checkpoint import DEFAULT, Checkpoint
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.tuning import result as tuning_result
 
@@ -49,7 +49,6 @@ def text(candidate: Any) -> str:
 
 def test_the_attributes() -> None:
     chosen = scheduler()
-    assert chosen.checkpoint.is_file()
     versions = chosen.versions()
     assert all(versions.values())
     assert versions["tvm-gnn-cost"] == version("tvm-gnn-cost")
@@ -283,7 +282,7 @@ def test_boosted_trees_learn_from_extracted_programs(collected: Path, tmp_path: 
 @pytest.mark.parametrize("name", ["default", "auto-scheduler"])
 def test_trees_add_nothing_of_their_own_in_any_version_of_xgboost(name: str) -> None:
     # The two environments have XGBoost 2 and 3, which write this number in forms of their own.
-    trees = Checkpoint.load(scheduler().checkpoint.with_name(f"{name}.safetensors")).trees
+    trees = Checkpoint.load(DEFAULT.with_name(f"{name}.safetensors")).trees
     assert trees is not None
     learner = json.loads(trees.booster.save_config())["learner"]
     assert float(learner["learner_model_param"]["base_score"].strip("[]")) == 0

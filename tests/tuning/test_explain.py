@@ -11,8 +11,7 @@ import pytest
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers import scheduler
-from tvm_gnn_cost.scoring.checkpoint import Checkpoint
-from tvm_gnn_cost.scoring.scorer import Scorer
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.tuning.explain import ExplainResult, explain, write_page
 
 pytestmark = pytest.mark.needs("tvm")
@@ -58,7 +57,7 @@ def test_loops_and_stores_are_told_apart(explained: ExplainResult) -> None:
 
 def test_what_the_trees_add_is_their_score(measured: Path, explained: ExplainResult) -> None:
     opened = scheduler().measured(measured, jobs=1)
-    scorer = Scorer(Checkpoint.load(scheduler().checkpoint))
+    scorer = CostModel.load().scorer
     found = []
     for _, record in opened.records():
         listing = opened.listing(record)
