@@ -32,7 +32,7 @@ MISSING = [
     ("explain . --cost-model nosuch", "cost model 'nosuch': neither gnn nor the path of a checkpoint file"),
     ("explain . --html .", ". is a folder; expected a file"),
     ("train nosuch out", "there is no folder nosuch"),
-    ("train . out --start nosuch", "there is no file nosuch"),
+    ("train . out --start nosuch", "cost model 'nosuch': neither gnn nor"),
     ("train . .", ". is a folder; expected a file"),
     ("extract nosuch store", "there is no folder nosuch"),
     ("import-log nosuch out --network resnet-18", "there is no file nosuch"),
