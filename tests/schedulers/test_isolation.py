@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
+import joblib
 import pytest
 
 from tests.schedulers.crashing import fail, process, squares
@@ -33,6 +34,15 @@ def test_several_processes_are_others() -> None:
 def test_an_error_is_no_crash() -> None:
     with pytest.raises(ValueError, match="a bug with 1"):
         list(in_processes(fail, [[1]], 2, crashed))
+
+
+def test_the_callers_joblib_and_these_processes_do_not_disturb_each_other() -> None:
+    for _ in range(2):
+        assert list(in_processes(squares, [[1], [2]], 2, crashed)) == [[1], [4]]
+        assert joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(-number) for number in range(3)) == [0, 1, 2]
+    with pytest.raises(ValueError, match="a bug with 1"):
+        list(in_processes(fail, [[1]], 2, crashed))
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(-number) for number in range(3)) == [0, 1, 2]
 
 
 def test_little_is_read_ahead() -> None:

@@ -204,6 +204,7 @@ def test_the_time_is_accounted_for(tuned: tuple[Path, TuneResult, list[Event]]) 
 
 
 # With auto_scheduler, collect's test and those of its runner do the same.
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_path: Path, checkpoint: str) -> None:
     from tests.schedulers.rack import KEY, Rack

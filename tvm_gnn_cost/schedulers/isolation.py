@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from joblib.externals.loky import ProcessPoolExecutor, get_reusable_executor
+from joblib.executor import get_memmapping_executor
+from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from tvm_gnn_cost.datasets.records import last_line
@@ -65,14 +66,19 @@ def _here(
         # A crash ends all processes, also between the two calls; there are others then.
         while True:
             with suppress(TerminatedWorkerError):
-                return get_reusable_executor(max_workers=jobs).submit(run, chunk)
+                return _pool(jobs).submit(run, chunk)
 
     try:
         # At most two chunks a process are read ahead, so that memory does not grow with their number.
         yield from _in_order(submit, chunks, lambda: 2 * jobs, TerminatedWorkerError, run, crashed)
     except BaseException:
-        get_reusable_executor(max_workers=jobs).shutdown(kill_workers=True)
+        _pool(jobs).shutdown(kill_workers=True)
         raise
+
+
+def _pool(jobs: int) -> Any:
+    """The processes, which outlive a call. A process has one such pool, which ``joblib.Parallel`` uses too."""
+    return get_memmapping_executor(jobs, max_nbytes=None)
 
 
 def _on_cluster(
