@@ -36,8 +36,8 @@ BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard extraction/* tvm_gnn_cost
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Two files of tests at a time: the tests of a file run in one process and share its fixtures.
-PYTEST := -m pytest -n 2 --dist loadfile
+# Two files of tests at a time, in the order of tests/conftest.py: a file runs in one process and shares its fixtures.
+PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Which tests: `make test-all` runs the slow ones too.
 SPEED := not slow
 

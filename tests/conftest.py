@@ -32,6 +32,16 @@ from tvm_gnn_cost.tuning.end_to_end import compare_end_to_end
 #: Folders whose tests all need a TVM; elsewhere only those marked "needs" do.
 TVM_FOLDERS = [Path(__file__).parent / name for name in ("extraction", "importing/relax", "lowering", "schedulers")]
 
+#: The files that take longest run first: at the end no process is to wait for another one's last file.
+LONGEST = (
+    "test_tune.py",
+    "test_snippets.py",
+    "test_quick.py",
+    "test_targets.py",
+    "test_full_disk.py",
+    "test_collect.py",
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tvm", choices=["none", "only"], help="block every import of TVM, or run what needs it alone")
@@ -75,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if runs(item)]
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     for item in items:
         if any(has(str(mark.args[0])) for mark in item.iter_markers("slow_with")):
             item.add_marker("slow")
