@@ -151,6 +151,7 @@ def test_soak_has_every_minute_of_the_search(tmp_path: Path) -> None:
     assert all(value > 0 for name in found["medians"] for value in columns[name])
 
 
+@pytest.mark.slow
 @pytest.mark.needs("s_tir")
 def test_end_to_end_tunes_to_every_budget(tmp_path: Path) -> None:
     found = quick_run("end_to_end", ["milliseconds", "points"], tmp_path / "result.json")
@@ -192,7 +193,7 @@ def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
     ("name", "metrics"),
     [
         ("extraction", ("ns_per_node", "speedup_over_per_store_feature")),
-        ("data_card", ("programs", "tasks", "retest_pairwise_accuracy")),
+        pytest.param("data_card", ("programs", "tasks", "retest_pairwise_accuracy"), marks=pytest.mark.slow),
         ("tpugraphs_accuracy", ("models", "retest_tau")),
         pytest.param("tpugraphs_speed", ("cases",), marks=pytest.mark.slow),  # a process for each of its figures
     ],

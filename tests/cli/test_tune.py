@@ -58,7 +58,7 @@ def test_tune_prints_json_alone_and_report_repeats_it(tmp_path: Path, capfd: pyt
     assert_mistake(call(capfd, *arguments(work_dir, *network), "--seed", 1), "was tuned with seed 0, not 1")
 
 
-@pytest.mark.slow_with("auto_scheduler")
+@pytest.mark.slow
 @pytest.mark.needs("tvm")
 def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
     work_dir = tmp_path / "work"

@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ SMALLER: dict[str, dict[str, str]] = {
         "--model random": "--model random --network perceptron",
     },
 }
+#: Pages whose steps the tests of the commands and functions take too.
+SLOW = ("collect-data.md", "python.md", "rank-tpu-configurations.md")
 #: What another test starts: the examples (``test_examples.py``), and the tracker and its machines (``rack.py``).
 ELSEWHERE = ("python examples/", "python -m tvm.exec.rpc_")
 
@@ -112,6 +114,10 @@ def python_pages(part: str) -> list[Path]:
     return [page for page in PAGES if any(needs(block) == part for block in blocks_of(page))]
 
 
+def with_slow(pages: Iterable[Path]) -> list[Any]:
+    return [pytest.param(page, marks=pytest.mark.slow if page.name in SLOW else ()) for page in pages]
+
+
 def needs(block: str) -> str:
     return "auto_scheduler" if "auto_scheduler" in block else "s_tir"
 
@@ -141,7 +147,7 @@ def test_the_commands_of_a_page_have_arguments_and_options_that_exist(page: Path
 
 @pytest.mark.needs("s_tir")
 @pytest.mark.usefixtures("there")
-@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", with_slow(page for page in PAGES if commands_of(page)), ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_one_after_another(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with ExitStack() as stack:
         for line in commands_of(page):
@@ -173,7 +179,7 @@ def with_servers(command: str, stack: ExitStack) -> str:
 
 @pytest.mark.needs("s_tir")
 @pytest.mark.usefixtures("there")
-@pytest.mark.parametrize("page", python_pages("s_tir"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", with_slow(python_pages("s_tir")), ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page: Path) -> None:
     from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 

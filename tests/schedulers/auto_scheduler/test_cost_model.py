@@ -193,6 +193,7 @@ def test_a_log_of_two_machines_is_two_tasks(checkpoint: str, population: tuple[A
     assert lengths == [4 + 2, 4]  # what is measured now belongs to the records of this target
 
 
+@pytest.mark.slow
 def test_a_task_scheduler_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:
     tasks, log = [matmul_task(), conv_task()], tmp_path / "log.json"
     model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))

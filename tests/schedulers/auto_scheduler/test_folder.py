@@ -101,6 +101,7 @@ def test_extraction_resumes_and_reports(small: Path, tmp_path: Path) -> None:
         extract(small, store.folder, detail="tree")
 
 
+@pytest.mark.slow
 def test_a_record_that_crashes_tvm_is_left_out_and_the_rest_goes_on(small: Path, tmp_path: Path) -> None:
     first, file, *others = files_in(small)
     for other in others:
