@@ -359,6 +359,20 @@ def _end_to_end(results: Results) -> Iterator[Section]:
         rows,
         [figures.grouped_bars(groups, "latency, ms")],
     )
+    if "end_to_end-random" in results:
+        compared = results["end_to_end-random"]["metrics"]["milliseconds"]
+        yield Section(
+            "Networks end to end with random scores",
+            "The same on another machine, with random scores in place of a cost model.",
+            ("end_to_end-random",),
+            ("network", "", "ms"),
+            [
+                (network, name, f"{values['median']:.1f}")
+                for network, contestants in compared.items()
+                for name, values in contestants.items()
+                if name != "matrix product"
+            ],
+        )
     seconds = {
         f"{point['network']}, {point['model']}, seed {point['seed']}": {
             phase: spent for phase, spent in point["seconds"].items() if phase not in ("compilation", "verification")
