@@ -67,7 +67,7 @@ def evaluate(
     >>> result = evaluate(records, {"shipped": "gnn", "chance": "random"}, networks=["softmax/0"])
     >>> sorted(result.models)
     ['chance', 'shipped']
-    >>> 0 <= result.models["shipped"].metrics["pairwise"] <= 1
+    >>> 0 <= result.models["shipped"].metrics["pairwise_accuracy"] <= 1
     True
     """
     named = {name: stored_model(model) for name, model in named_models(models).items()}
