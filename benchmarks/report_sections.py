@@ -341,12 +341,22 @@ def _kills(results: Results) -> Iterator[Section]:
     yield Section("Kills", text, tuple(sources), columns, rows)
 
 
+def _network_medians(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Network -> library or framework -> median latency in ms."""
+    return {
+        network: {name: values["median"] for name, values in contestants.items() if name != "matrix product"}
+        for network, contestants in metrics["milliseconds"].items()
+    }
+
+
+def _network_rows(medians: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    return [(network, name, f"{median:.1f}") for network, by in medians.items() for name, median in by.items()]
+
+
 def _end_to_end(results: Results) -> Iterator[Section]:
-    metrics = results["end_to_end"]["metrics"]
-    rows, groups = [], {}
-    for network, contestants in metrics["milliseconds"].items():
-        medians = {name: values["median"] for name, values in contestants.items() if name != "matrix product"}
-        rows += [(network, name, f"{median:.1f}") for name, median in medians.items()]
+    metrics, columns, groups = results["end_to_end"]["metrics"], ("network", "", "ms"), {}
+    compared = _network_medians(metrics)
+    for network, medians in compared.items():
         tuned = {name: median for name, median in medians.items() if not name.endswith(" 0 minutes")}
         ours = [median for name, median in tuned.items() if name.startswith("gnn")]
         peers = {name: (median, 0.0) for name, median in medians.items() if " seed " not in name}
@@ -355,23 +365,17 @@ def _end_to_end(results: Results) -> Iterator[Section]:
         "Networks end to end",
         "Median latency of interleaved runs, each library in its own process; batch size 1, float32.",
         ("end_to_end",),
-        ("network", "", "ms"),
-        rows,
+        columns,
+        _network_rows(compared),
         [figures.grouped_bars(groups, "latency, ms")],
     )
     if "end_to_end-random" in results:
-        compared = results["end_to_end-random"]["metrics"]["milliseconds"]
         yield Section(
             "Networks end to end with random scores",
             "The same on another machine, with random scores in place of a cost model.",
             ("end_to_end-random",),
-            ("network", "", "ms"),
-            [
-                (network, name, f"{values['median']:.1f}")
-                for network, contestants in compared.items()
-                for name, values in contestants.items()
-                if name != "matrix product"
-            ],
+            columns,
+            _network_rows(_network_medians(results["end_to_end-random"]["metrics"])),
         )
     seconds = {
         f"{point['network']}, {point['model']}, seed {point['seed']}": {

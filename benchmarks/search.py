@@ -129,7 +129,9 @@ def run_all(
         if model != "tvm" or seed == 0
     ]
     # Runs with another checkpoint are repeated.
-    version = hashlib.sha256(Path(str(CostModel.load().checkpoint.source)).read_bytes()).hexdigest()[:8]
+    shipped = CostModel.load().checkpoint.source
+    assert shipped is not None
+    version = hashlib.sha256(shipped.read_bytes()).hexdigest()[:8]
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("searching", total=len(todo))
         for name, model, seed in todo:

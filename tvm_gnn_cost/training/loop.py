@@ -82,7 +82,7 @@ class Trained:
 
 
 def _gpus() -> list[int]:
-    """The GPU in use, if there is one; without one in use, nobody has a random state there."""
+    """The index of the current GPU; empty if this process has not used CUDA, which then has no random state to keep."""
     return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,24 +218,29 @@ class RepeatableRunner(ms.runner.PyRunner):
         return [ms.runner.local_runner.LocalRunnerFuture([s], None) for s in seconds]
 
 
+def search_that_builds_nothing(
+    task: Task, target: Any, folder: Path, runner: Any, model: Any, trials: int, **options: Any
+) -> None:
+    ms.tir_integration.tune_tir(
+        mod=workload_of(task),
+        target=target,
+        work_dir=str(folder),
+        max_trials_global=trials,
+        num_trials_per_iter=4,
+        builder=CountingBuilder(),
+        runner=runner,
+        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
+        strategy=small_search(),
+        cost_model=model,
+        **options,
+    )
+
+
 def test_the_same_seed_gives_the_same_search(checkpoint: str, tasks: list[Task], target: Any, tmp_path: Path) -> None:
     asked = []
     for name in ("a", "b"):
-        runner = RepeatableRunner()
-        ms.tir_integration.tune_tir(
-            mod=workload_of(tasks[0]),
-            target=target,
-            work_dir=str(tmp_path / name),
-            max_trials_global=12,
-            num_trials_per_iter=4,
-            builder=CountingBuilder(),
-            runner=runner,
-            measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
-            strategy=small_search(),
-            cost_model=GNNCostModel(CostModel.load(checkpoint, SETTINGS)),
-            num_tuning_cores=1,
-            seed=3,
-        )
+        runner, model = RepeatableRunner(), GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+        search_that_builds_nothing(tasks[0], target, tmp_path / name, runner, model, 12, num_tuning_cores=1, seed=3)
         asked.append(runner.asked)
     assert len(asked[0]) >= 8
     assert asked[0] == asked[1]
@@ -249,25 +253,12 @@ def test_a_broken_model_ends_a_search_of_tvm_only_if_it_is_strict(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug of the model")
 
-    runner = RepeatableRunner()
-    search = partial(
-        ms.tir_integration.tune_tir,
-        mod=workload_of(tasks[0]),
-        target=target,
-        work_dir=str(tmp_path),
-        max_trials_global=4,
-        num_trials_per_iter=4,
-        builder=CountingBuilder(),
-        runner=runner,
-        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
-        strategy=small_search(),
-        cost_model=GNNCostModel(checkpoint, strict=strict),
-    )
+    runner, model = RepeatableRunner(), GNNCostModel(checkpoint, strict=strict)
     monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
     if strict:
         with pytest.raises(Exception, match="a bug of the model"):
-            search()
+            search_that_builds_nothing(tasks[0], target, tmp_path, runner, model, 4)
         assert not runner.asked
     else:
-        search()
+        search_that_builds_nothing(tasks[0], target, tmp_path, runner, model, 4)
         assert len(runner.asked) == 4

@@ -37,7 +37,7 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
 
     On a busy machine this import takes half a minute in each worker, longer than a builder waits.
     """
-    with target:  # the CUDA compiler asks for it, and else for the GPU of this machine
+    with target:  # the CUDA compiler reads the current target; without one, it asks this machine's GPU
         return tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
 
 
