@@ -103,3 +103,12 @@ def test_a_contestant_ends_with_its_parent() -> None:
         [sys.executable, "-m", contestants.__name__, "0.001"], input="", capture_output=True, text=True, timeout=60
     )
     assert (process.returncode, process.stdout) == (0, "{}\n")
+
+
+def test_one_that_hangs_is_ended_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest_module, "_LONGEST_START_S", 0.5)
+    before = psutil.Process().children()
+    hangs, other = run(tmp_path, "never ready", "0.001")
+    assert (hangs.failure, hangs.seconds) == ("it was not ready after 0.5 s", [])
+    assert (other.failure, len(other.seconds)) == ("", 2)
+    assert psutil.Process().children() == before

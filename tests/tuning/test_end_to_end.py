@@ -46,7 +46,7 @@ def compare(
     interrupted: Callable[[], bool] = lambda: False,
     **options: Any,
 ) -> EndToEnd:
-    settings = {"progress": ignore, "repeats": 2} | options
+    settings = {"progress": ignore, "repeats": 2, "allowed": 3e-4} | options
     return compare_end_to_end(
         network, scheduler().name, library, untuned, folder, peers=peers, interrupted=interrupted, **settings
     )
@@ -56,9 +56,12 @@ def compare(
 def test_every_peer_is_timed(compiled: tuple[Network, Compiled, Path], tmp_path: Path) -> None:
     events: list[Event] = []
     found = compare(*compiled, tmp_path / "logs", peers=True, progress=events.append)
-    assert [one.name for one in found.networks] == ["tuned", "PyTorch", "torch.compile", "ONNX Runtime", "untuned"]
+    names = [one.name for one in found.networks]
+    assert names[:3] == ["tuned", "PyTorch", "torch.compile"]
+    assert set(names[3:-1]) - {"ExecuTorch"} == {"ONNX Runtime", "OpenVINO", "MNN"}
+    assert names[-1] == "untuned"
     for one in found.networks:
-        assert (len(one.seconds), one.failure) == (2, "")
+        assert (len(one.seconds), one.failure) == (2, ""), one
         assert min(one.seconds) > 0
         assert one.difference is not None
         assert one.difference < 1e-5
@@ -78,11 +81,36 @@ def test_a_peer_that_fails_says_why(compiled: tuple[Network, Compiled, Path], tm
     network, *others = compiled
     program = torch.export.export(Two(), (torch.zeros(1), torch.zeros(1)))
     found = compare(replace(network, program=program), *others, tmp_path, peers=True)
-    assert [len(one.seconds) for one in found.networks] == [2, 0, 0, 0, 2]
-    failed = found.networks[2]
+    tuned, *failures, untuned = found.networks
+    assert (len(tuned.seconds), len(untuned.seconds)) == (2, 2)
+    assert all(one.failure and not one.seconds for one in failures)
+    failed = failures[1]
     assert (failed.difference, failed.latency) == (None, math.inf)
     assert "ValueError: the network takes 2 tensors, and 1 were given" in failed.failure
     assert failed.failure.endswith(f"its output is in {tmp_path / 'torch.compile.log'}")
+
+
+@pytest.mark.needs("s_tir")
+def test_a_peer_that_computes_something_else_has_no_time(
+    compiled: tuple[Network, Compiled, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Near(nn.Module):
+        def __init__(self, layer: nn.Module) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor) -> Tensor:
+            return 1.03 * self.layer(x)
+
+    network, *others = compiled
+    x = torch.from_numpy(next(iter(network.inputs.values())))
+    program = torch.export.export(Near(network.program.module()), (x,))
+    monkeypatch.setattr("tvm_gnn_cost.tuning.end_to_end.peers_of", lambda _path: ["PyTorch"])
+    found = compare(replace(network, program=program), *others, tmp_path, peers=True)
+    tuned, wrong, _ = found.networks
+    assert (wrong.failure, wrong.seconds) == ("an output differs from PyTorch by 3% of its largest value", [])
+    assert wrong.difference == pytest.approx(0.03, rel=1e-3)
+    assert tuned.seconds
 
 
 @pytest.mark.needs("tvm")
@@ -143,6 +171,7 @@ def test_peers_read_the_network_as_its_framework_saves_it(tmp_path: Path) -> Non
     found = peer_programs(network, tmp_path)
     assert {name: runner for name, (runner, _) in found.items()} == {name: name for name in found}
     assert {"PyTorch", "torch.compile"} <= set(found)
+    assert set(peer_programs(network, tmp_path, slow=True)) - set(found) == {"torch.compile, max-autotune"}
     assert len({path for _, path in found.values()}) == 1
     assert next(path for _, path in found.values()).is_file()
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.importing.onnx_graphs import accepts as is_onnx
 from tvm_gnn_cost.tuning.peers import peers_of, save_program
 
@@ -42,24 +43,40 @@ def expected(exported: torch.export.ExportedProgram) -> list[Any]:
     return [one.detach().numpy() for one in (outputs["sum"], *outputs["others"])]
 
 
-@pytest.mark.parametrize("name", ["PyTorch", "torch.compile", "ONNX Runtime"])
+PACKAGES = {
+    "PyTorch": "torch",
+    "torch.compile": "torch",
+    "torch.compile, max-autotune": "torch",
+    "ExecuTorch": "executorch",
+    "ONNX Runtime": "onnxruntime",
+    "OpenVINO": "openvino",
+    "MNN": "MNN",
+}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
 def test_a_peer_computes_what_the_network_does(
     name: str, exported: torch.export.ExportedProgram, expected: list[Any], tmp_path: Path
 ) -> None:
-    if name == "ONNX Runtime":
-        pytest.importorskip("onnxruntime")
+    pytest.importorskip(PACKAGES[name])
     program = save_program(exported, tmp_path)
-    peers = peers_of(program)
-    assert list(peers) == ["PyTorch", "torch.compile", "ONNX Runtime"]
-    run = peers[name](program, INPUTS, torch.get_num_threads())
-    outputs = run()
-    found = outputs if isinstance(outputs, list) else [outputs["sum"], *outputs["others"]]
-    for left, right in zip(found, expected, strict=True):
-        np.testing.assert_allclose(np.asarray(left), right, atol=1e-6)
+    run = peers_of(program)[name](program, INPUTS, torch.get_num_threads())
+    for outputs in (run(), run()):
+        found = outputs if isinstance(outputs, list) else [outputs["sum"], *outputs["others"]]
+        for left, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(left), right, atol=1e-6)
     assert not getattr(found[0], "requires_grad", False)
 
 
-def test_an_onnx_model_has_one_peer(
+def test_the_peers_are_those_that_are_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvm_gnn_cost.tuning.peers.find_spec", lambda package: package if package != "MNN" else None)
+    assert list(peers_of(tmp_path / "program.pt2")) == [name for name in PACKAGES if name != "MNN"]
+    monkeypatch.setattr("tvm_gnn_cost.tuning.peers.find_spec", lambda _package: None)
+    # Its error says what to install.
+    assert list(peers_of(tmp_path / "program.onnx")) == ["ONNX Runtime"]
+
+
+def test_an_onnx_model_has_its_peers(
     exported: torch.export.ExportedProgram, expected: list[Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")
@@ -69,6 +86,18 @@ def test_an_onnx_model_has_one_peer(
     assert not is_onnx(exported)
     assert not is_onnx(None)
     path = save_program(program.model_proto, tmp_path)
-    ((name, peer),) = peers_of(path).items()
-    assert name == "ONNX Runtime"
-    np.testing.assert_allclose(peer(path, INPUTS, 1)()[0], expected[0], atol=1e-6)
+    peers = peers_of(path)
+    assert set(peers) <= {"ONNX Runtime", "OpenVINO", "MNN"}
+    for peer in peers.values():
+        np.testing.assert_allclose(peer(path, INPUTS, 1)()[0], expected[0], atol=1e-6)
+    # MNN's own format is not left behind.
+    assert [one.name for one in tmp_path.iterdir()] == ["program.onnx"]
+
+
+def test_mnn_says_that_it_cannot_convert_a_network(tmp_path: Path) -> None:
+    pytest.importorskip("MNN")
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.parser.parse_graph("g (float[2] x) => (float[2] y) { y = Unknown(x) }")
+    path = save_program(onnx.helper.make_model(graph), tmp_path)
+    with pytest.raises(WorkError, match="MNN cannot"):
+        peers_of(path)["MNN"](path, [np.ones(2, np.float32)], 1)()

@@ -59,19 +59,20 @@ def tune(
     population_size: Annotated[int, typer.Option(min=8, help="Population size of the evolutionary search.")] = 64,
     compare: Annotated[
         bool,
-        typer.Option(help="Also time PyTorch, torch.compile and ONNX Runtime."),
+        typer.Option(help="Also time PyTorch, torch.compile and the installed of ONNX Runtime, OpenVINO, MNN."),
     ] = True,
     tracker: TrackerOption = "",
     key: KeyOption = "",
     target: TargetOption = "",
     json: JsonOption = None,
 ) -> None:
-    """Tunes a network for this CPU or other machines, and compares it with PyTorch and ONNX Runtime.
+    """Tunes a network for this CPU or other machines, and compares it with other engines.
 
     It searches for schedules with MetaSchedule or auto_scheduler and the cost model, compiles the network with the best
-    ones to a library, and compares latency and outputs with TVM's default schedules, PyTorch, torch.compile and ONNX
-    Runtime. The work directory then contains NETWORK.so, run.py, which runs it with TVM's runtime alone, and
-    report.html. Ctrl-C is safe at any time: the same command resumes the search.
+    ones to a library, and compares latency and outputs with TVM's default schedules and with those of PyTorch,
+    torch.compile, ExecuTorch, ONNX Runtime, OpenVINO and MNN that are installed. The work directory
+    then contains NETWORK.so, run.py, which runs it with TVM's runtime alone, and report.html. Ctrl-C is safe at any
+    time: the same command resumes the search.
     """
     from tvm_gnn_cost.cli.display import Display, print_tuning
     from tvm_gnn_cost.files import check_input_file

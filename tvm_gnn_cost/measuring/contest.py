@@ -8,6 +8,7 @@ run.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import subprocess
@@ -32,6 +33,8 @@ _PAUSE_S = 0.05
 _TICK_S = 0.011
 #: Maximum wait for a process that does not stop.
 _LONGEST_SPIN_S = 5.0
+#: Maximum wait for a process that prepares: runtimes compile for minutes, or hang.
+_LONGEST_START_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def contest(
         processes = [running.enter_context(_Process(contestant, logs, interrupted)) for contestant in contestants]
         for process in processes:
             progress(Step(f"waiting for {process.timed.name}"))
-            process.answer()
+            process.answer(_LONGEST_START_S)
         ready = [process.timed.name for process in processes if not process.timed.failure]
         progress(Stage(f"timing {', '.join(ready)}, interleaved"))
         with machine_to_itself():
@@ -154,12 +157,17 @@ class _Process:
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
-    def answer(self) -> dict[str, Any]:
-        """Waits for a line of the process, and notes its failure or end."""
+    def answer(self, longest: float = math.inf) -> dict[str, Any]:
+        """Waits for a line of the process, and notes its failure or end; ends it after ``longest`` seconds."""
         assert self.process.stdout is not None
+        end = time.monotonic() + longest
         while not select.select([self.process.stdout], [], [], 0.2)[0]:
             if self.interrupted():
                 raise KeyboardInterrupt
+            if time.monotonic() > end:
+                self.process.kill()
+                self.timed.failure = f"it was not ready after {longest:g} s"
+                return {}
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()

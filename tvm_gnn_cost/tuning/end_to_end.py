@@ -1,7 +1,8 @@
-"""Times the tuned network end to end against the untuned network, PyTorch, torch.compile and ONNX Runtime."""
+"""Times the tuned network end to end against the untuned network and the engines that could run it instead."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -19,7 +20,7 @@ from tvm_gnn_cost.schedulers.scheduler import Compiled, Machine, Network, Networ
 from tvm_gnn_cost.tuning import contestant
 from tvm_gnn_cost.tuning.comparison import relative_difference
 from tvm_gnn_cost.tuning.compiling import framework_of
-from tvm_gnn_cost.tuning.peers import peers_of, save_program
+from tvm_gnn_cost.tuning.peers import SLOW, peers_of, save_program
 from tvm_gnn_cost.tuning.result import EndToEnd, NetworkTimes
 
 #: Number of timings of a network on another machine, and of runs per timing, of which the median counts.
@@ -34,13 +35,15 @@ def compare_end_to_end(
     logs: Path,
     *,
     peers: bool,
+    allowed: float,
     progress: Progress,
     interrupted: Callable[[], bool],
     repeats: int = 10,
 ) -> EndToEnd:
     """Times libraries and peers, interleaved, each in a separate process, and compares their outputs.
 
-    The reference is the framework's output, or the untuned network's if no framework can run the network.
+    The reference is the framework's output, or the untuned network's if no framework can run the network. A peer that
+    computes something else has no times.
 
     Args:
         network: The network with its inputs, expected outputs and program for the peers.
@@ -48,7 +51,8 @@ def compare_end_to_end(
         tuned: The library with the best schedules.
         untuned: The network with TVM's default schedules.
         logs: Folder for the output of processes that fail.
-        peers: Whether to time PyTorch, torch.compile and ONNX Runtime too, if they can run the network.
+        peers: Whether to time the installed peers too that can run the network.
+        allowed: Tolerated difference of a peer's outputs, relative to an output's largest value.
         progress: Receives the stages.
         interrupted: Whether the user pressed Ctrl-C.
         repeats: Number of timings of each network.
@@ -74,15 +78,35 @@ def compare_end_to_end(
         arrays = {name: _read(path) for name, path in outputs.items() if not times[name].failure}
     reference = arrays.get("untuned") if network.expected is None else network.expected
     product = times.pop(MATRIX_PRODUCT)
+    framework = framework_of(network)
+    networks = []
+    for name, timing in times.items():
+        difference = _difference(arrays.get(name), reference)
+        seconds, failure = timing.seconds, timing.failure
+        if name not in ("tuned", "untuned") and (failure := failure or wrong(difference, allowed, framework)):
+            seconds = []
+        networks.append(NetworkTimes(name, seconds, difference, failure))
     return EndToEnd(
-        [
-            NetworkTimes(name, timing.seconds, _difference(arrays.get(name), reference), timing.failure)
-            for name, timing in times.items()
-        ],
+        networks,
         matrix_product=operations_per_second(product.seconds) if product.seconds else None,
-        reference=framework_of(network),
+        reference=framework,
         peers=peers,
     )
+
+
+def wrong(difference: float | None, allowed: float, framework: str) -> str:
+    """What is wrong with a peer's outputs; empty if they are correct, or if there is nothing to compare them with.
+
+    >>> wrong(0.03, 3e-4, "PyTorch")
+    'an output differs from PyTorch by 3% of its largest value'
+    >>> wrong(float("inf"), 3e-4, "PyTorch")
+    'an output differs from PyTorch in its shape or in the positions of NaN or infinity'
+    """
+    if difference is None or difference <= allowed:
+        return ""
+    if math.isinf(difference):
+        return f"an output differs from {framework} in its shape or in the positions of NaN or infinity"
+    return f"an output differs from {framework} by {100 * difference:.2g}% of its largest value"
 
 
 def compare_elsewhere(
@@ -146,17 +170,18 @@ def _difference(
 MATRIX_PRODUCT = "matrix product"
 
 
-def peer_programs(network: Network, folder: Path) -> dict[str, tuple[str, Path]]:
+def peer_programs(network: Network, folder: Path, *, slow: bool = False) -> dict[str, tuple[str, Path]]:
     """The peers that can run a network: name -> name of the runner, and the file of the network.
 
     Args:
         network: The network; a Relax or Relay module has no peers.
         folder: Where its program is saved.
+        slow: Whether to include those that take minutes to compile it.
     """
     if network.program is None:
         return {}
     program = save_program(network.program, folder)
-    return {name: (name, program) for name in peers_of(program)}
+    return {name: (name, program) for name in peers_of(program) if slow or name not in SLOW}
 
 
 def line_up(

@@ -87,8 +87,8 @@ def tune(
             comparing it come on top. No limit if None; 5 if there is no limit of trials either.
         batch_size: Programs measured at a time.
         population_size: Candidates that the evolutionary search keeps.
-        compare: Whether to time PyTorch, torch.compile and ONNX Runtime beside the tuned and the untuned network; they
-            are not timed on a tracker's machines.
+        compare: Whether to time the installed peers (PyTorch, torch.compile, ExecuTorch, ONNX Runtime, OpenVINO, MNN)
+            beside the tuned and the untuned network; they are not timed on a tracker's machines.
         tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs and the network; both are built
             here. By default this machine runs them.
         key: The key of these machines; they should be alike.
@@ -248,7 +248,10 @@ def _run(
             else:
                 logs = work_dir / "logs"
                 compared = compare_end_to_end(
-                    network, scheduler.name, library, untuned, logs, peers=compare, **following
+                    *(network, scheduler.name, library, untuned, logs),
+                    peers=compare,
+                    allowed=compiler.allowed,
+                    **following,
                 )
     result.end_to_end = compared
     result.save(work_dir)
