@@ -23,6 +23,7 @@ import numpy.typing as npt
 import tvm_gnn_cost
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import write_json
+from tvm_gnn_cost.lowering.fast_math import libm_calls
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.progress import Event, Stage
 from tvm_gnn_cost.schedulers import scheduler
@@ -59,6 +60,7 @@ def run(name: str, folder: Path, latency: bool) -> None:
         )
         library = work_dir / tuned.library
         found |= {"tasks": len(tuned.tasks), "seconds": library.stat().st_mtime - clock.began, "stage": "checking it"}
+        found["libm"] = sorted(libm_calls(library))
         write_json(saved, found)
         outputs = tuned.run(given)
         found |= judged(outputs if isinstance(outputs, tuple) else (outputs,), reference, max(network.limit, 3 * own))

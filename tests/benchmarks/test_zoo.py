@@ -22,6 +22,7 @@ def test_the_small_networks_of_the_zoo_are_right(tmp_path: Path) -> None:
     for one in found["networks"].values():
         assert one["difference"] <= one["limit"] < 1e-3
         assert not one["constant_output"]
+        assert one["libm"] == []
         assert one["seconds"] > zoo_one.loading_seconds(one["stages"]) > 0
 
 

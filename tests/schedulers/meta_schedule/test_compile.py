@@ -46,7 +46,8 @@ def test_all_cores_build_what_one_builds(network: Network, target: Any) -> None:
     machines = [relax.VirtualMachine(one(network.mod, target), tvm.cpu()) for one in (build, tvm.compile)]
     arrays = [tvm.runtime.tensor(one) for one in network.inputs.values()]
     ours, theirs = (machine["main"](*arrays) for machine in machines)
-    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    # TVM takes the functions of the C library.
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
 
 
 def test_a_network_without_functions_is_built(target: Any) -> None:

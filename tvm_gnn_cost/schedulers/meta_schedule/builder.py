@@ -14,6 +14,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvm_gnn_cost.datasets.records import Failure
+from tvm_gnn_cost.lowering.fast_math import build
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, fault, verify, with_packers
 
@@ -38,7 +39,7 @@ def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.M
     On a busy machine this import takes half a minute in each worker, longer than a builder waits.
     """
     with target:  # the CUDA compiler reads the current target; without one, it asks this machine's GPU
-        return tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
+        return build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
 
 
 def build_and_export(program: Program) -> Built:
@@ -54,7 +55,7 @@ def build_and_export(program: Program) -> Built:
     if check is None:
         build_program(mod, target).export_library(path)
         return Built(path)
-    tvm.driver.build(with_packers(mod), target=target).export_library(path)
+    build(with_packers(mod), target).export_library(path)
     wrong = fault(tvm.runtime.load_module(path), mod, check)
     if wrong:
         shutil.rmtree(os.path.dirname(path))

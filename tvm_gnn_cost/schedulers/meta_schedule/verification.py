@@ -13,6 +13,7 @@ import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvm_gnn_cost.datasets.records import Failure
+from tvm_gnn_cost.lowering.fast_math import build
 from tvm_gnn_cost.measuring.arguments import Argument, Kind
 from tvm_gnn_cost.measuring.verification import make_reference
 from tvm_gnn_cost.schedulers.build_pool import Built
@@ -155,7 +156,7 @@ def verify(job: tuple[tvm.IRModule, Check]) -> Built:
     wrong = check.problem and f"cannot be verified: {check.problem}"
     if not wrong:
         target = _quickly_built(check.target, check.work)
-        wrong = fault(tvm.driver.build(with_packers(mod), target=target), mod, check)
+        wrong = fault(build(with_packers(mod), target), mod, check)
     return Built(None, Failure.WRONG_ANSWER, wrong) if wrong else Built("")
 
 
