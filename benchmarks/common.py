@@ -49,6 +49,10 @@ _PACKAGES = (
     "xgboost",
     "numpy",
     "jax",
+    "onnxruntime",
+    "openvino",
+    "MNN",
+    "executorch",
 )
 
 

@@ -132,6 +132,40 @@ def horizontal_bars(values: Mapping[str, tuple[float, float]], label: str, line:
     return figure(draw, 7, 0.9 + 0.3 * len(ordered))
 
 
+def ratio_dots(groups: Mapping[str, str], series: Mapping[str, Mapping[str, float]], label: str) -> Markup:
+    """Dots on a logarithmic axis, a row for each name, and a line at 1.
+
+    Args:
+        groups: Name -> its group, in the order of the rows.
+        series: Name of a series -> name -> ratio; a name without it has no dot.
+        label: Of the horizontal axis.
+    """
+    names = list(groups)
+    palette = (_OTHER, COLOURS["gnn"], *COLOURS.values())
+
+    def draw(axes: Any) -> None:
+        for (title, values), colour in zip(series.items(), palette, strict=False):
+            rows = [names.index(name) for name in values]
+            axes.scatter(list(values.values()), rows, s=26, color=colour, label=title, zorder=3)
+        axes.axvline(1, color=_TEXT, linewidth=1)
+        for row, name in enumerate(names[1:], 1):
+            if groups[name] != groups[names[row - 1]]:
+                axes.axhline(row - 0.5, color=_TEXT, linewidth=0.5, alpha=0.5)
+        axes.set(xscale="log", xlabel=label)
+        ticks = [tick for tick in (0.1, 0.25, 0.5, 0.7, 1, 1.5, 2, 4, 8) if _within(tick, axes.get_xlim())]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.legend(frameon=False, fontsize=9, ncols=len(series), loc="lower left", bbox_to_anchor=(0, 1))
+
+    return figure(draw, 7, 1.2 + 0.22 * len(names))
+
+
+def _within(value: float, limits: tuple[float, float]) -> bool:
+    return limits[0] <= value <= limits[1]
+
+
 def sorted_curves(models: Mapping[str, Sequence[float]], x: str, y: str) -> Markup:
     """The values of each model in ascending order."""
 

@@ -30,6 +30,7 @@ _OPTIONS = {
     "curves": "--epochs 12 --seeds 2",
     "end_to_end": "--minutes 0 5 --seeds 3",
     "end_to_end-random": "--networks resnet-18 --models gnn random --minutes 5 --seeds 1",
+    "engines": "--tvm",
     "gpu_search": (
         "FOLDER --models gnn-a100 xgb-a100 xgb random --trials 64 --trials-per-round 16 --population-size 512 "
         "--seeds 2 --at-once 3"
@@ -41,7 +42,7 @@ _OPTIONS = {
 #: All results.
 NAMES = (
     *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "conformance"),
-    *("cuda_programs", "curves", "end_to_end", "end_to_end-random", "extraction", "gpu_search"),
+    *("cuda_programs", "curves", "end_to_end", "end_to_end-random", "engines", "extraction", "gpu_search"),
     *("gpu_training", "kills"),
     *("kills-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest", "scale", "scale-auto-scheduler"),
     *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed", "zoo"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+import engines_tables
 import figures
 from common import cell
 from tvm_gnn_cost.graphs.embedding import plot_vectors
@@ -250,6 +251,23 @@ def _zoo(results: Results) -> Iterator[Section]:
     yield Section("Third-party networks", text, ("zoo",), columns, rows)
 
 
+def _engines(results: Results) -> Iterator[Section]:
+    networks, settings = results["engines"]["metrics"]["networks"], results["engines"]["settings"]
+    minutes, sources = settings["minutes"], ("engines",)
+    text = (
+        "Networks that this package was not tuned for, without a measurement and after "
+        f"{minutes:g} minutes, and the engines that could be installed instead: medians of {settings['turns']} "
+        "interleaved turns in ms ± half the distance between the quartiles."
+    )
+    plain = engines_tables.plain
+    rows = list(map(plain, engines_tables.rows(networks, minutes)))
+    pictures = [engines_tables.picture(networks, minutes)]
+    yield Section("Engines", text, sources, plain(engines_tables.columns(networks)), rows, pictures)
+    text = "Geometric means of the engine's time divided by ours."
+    rows = engines_tables.family_rows(networks, minutes)
+    yield Section("Engines by family", text, sources, plain(engines_tables.FAMILY_COLUMNS), rows)
+
+
 def _conformance(results: Results) -> Iterator[Section]:
     rows = [(verdict, str(count)) for verdict, count in results["conformance"]["metrics"]["verdicts"].items()]
     text = "ONNX's operator tests with default schedules; docs/reference/onnx-operators.md lists the operators."
@@ -451,7 +469,8 @@ def _tpugraphs(results: Results) -> Iterator[Section]:
 #: Sections in their order, with the result without which there is none.
 _SECTIONS = (
     *((None, _summary), (None, _accuracy), (None, _by_task), ("accuracy-tpgnn", _tpgnn), ("curves", _learning)),
-    *((None, _searches), ("zoo", _zoo), ("conformance", _conformance), ("cuda_programs", _cuda)),
+    *((None, _searches), ("zoo", _zoo), ("engines", _engines), ("conformance", _conformance)),
+    ("cuda_programs", _cuda),
     *(("gpu_training", _gpu_training), ("gpu_search", _gpu_search), ("soak", _soak)),
     *((None, _kills), ("end_to_end", _end_to_end), (None, _speed), (None, _scale), (None, _node_types)),
     ("tpugraphs_accuracy", _tpugraphs),

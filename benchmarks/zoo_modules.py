@@ -135,7 +135,7 @@ def prepared(build: Build, example: Sequence[torch.Tensor], seed: int = 0) -> nn
     return network
 
 
-def _zoo(
+def zoo(
     name: str,
     build: Build,
     inputs: dict[str, Drawn],
@@ -175,7 +175,7 @@ _VIT: Options = {
 _KV: Options = {"num_key_value_heads": 2}
 
 
-def _hugging_face(
+def hugging_face(
     name: str, inputs: Sequence[str], outputs: Sequence[str], options: Options, fixed: Options | None = None
 ) -> Build:
     """An architecture of ``transformers``: ``BertModel:BertConfig`` with the configuration's options."""
@@ -184,7 +184,7 @@ def _hugging_face(
         transformers = import_module("transformers")
         model, config = name.split(":")
         made = getattr(transformers, config)(**options)
-        if outputs[0] == "logits" and not hasattr(made, "vocab_size"):
+        if outputs[0] == "logits" and not hasattr(made, "vocab_size") and "num_labels" not in options:
             made.num_labels = _LABELS
         return Named(getattr(transformers, model)(made), inputs, outputs, **(fixed or {}))
 
@@ -193,17 +193,17 @@ def _hugging_face(
 
 def _encoder(name: str, options: Options | None = None) -> Build:
     """An encoder of texts: ids and mask."""
-    return _hugging_face(name, list(_TEXT), ["last_hidden_state"], {**_SMALL, **(options or {})})
+    return hugging_face(name, list(_TEXT), ["last_hidden_state"], {**_SMALL, **(options or {})})
 
 
 def _decoder(name: str, options: Options | None = None) -> Build:
     """A decoder of texts with its head: ids alone."""
-    return _hugging_face(name, ["input_ids"], ["logits"], {**_SMALL, **(options or {})}, {"use_cache": False})
+    return hugging_face(name, ["input_ids"], ["logits"], {**_SMALL, **(options or {})}, {"use_cache": False})
 
 
 def _classifier(name: str, options: Options) -> Build:
     """A classifier of images, or what else gives logits for pixels."""
-    return _hugging_face(name, _PIXELS, ["logits"], options)
+    return hugging_face(name, _PIXELS, ["logits"], options)
 
 
 def _cached(name: str, options: Options) -> Build:
@@ -422,31 +422,31 @@ def _transformer_encoder() -> nn.Module:
 
 #: The networks of PyTorch in the zoo.
 MODULES: tuple[Zoo, ...] = (
-    _zoo("bert", _bert, _TEXT),
-    _zoo("roberta", _encoder("RobertaModel:RobertaConfig", {"pad_token_id": 1}), _TEXT),
-    _zoo(
+    zoo("bert", _bert, _TEXT),
+    zoo("roberta", _encoder("RobertaModel:RobertaConfig", {"pad_token_id": 1}), _TEXT),
+    zoo(
         "distilbert",
-        _hugging_face("DistilBertModel:DistilBertConfig", list(_TEXT), ["last_hidden_state"], _DISTILBERT),
+        hugging_face("DistilBertModel:DistilBertConfig", list(_TEXT), ["last_hidden_state"], _DISTILBERT),
         _TEXT,
     ),
-    _zoo("albert", _encoder("AlbertModel:AlbertConfig", {"embedding_size": 64}), _TEXT),
-    _zoo("deberta-v2", _encoder("DebertaV2Model:DebertaV2Config", _DEBERTA), _TEXT),
-    _zoo("modernbert", _encoder("ModernBertModel:ModernBertConfig", {"pad_token_id": 0}), _TEXT),
-    _zoo(
+    zoo("albert", _encoder("AlbertModel:AlbertConfig", {"embedding_size": 64}), _TEXT),
+    zoo("deberta-v2", _encoder("DebertaV2Model:DebertaV2Config", _DEBERTA), _TEXT),
+    zoo("modernbert", _encoder("ModernBertModel:ModernBertConfig", {"pad_token_id": 0}), _TEXT),
+    zoo(
         "gpt-2",
-        _hugging_face("GPT2LMHeadModel:GPT2Config", ["input_ids"], ["logits"], _GPT, {"use_cache": False}),
+        hugging_face("GPT2LMHeadModel:GPT2Config", ["input_ids"], ["logits"], _GPT, {"use_cache": False}),
         _TOKENS,
     ),
-    _zoo("llama", _decoder("LlamaForCausalLM:LlamaConfig", _KV), _TOKENS),
-    _zoo("llama-one-token", _decoder("LlamaForCausalLM:LlamaConfig"), {"input_ids": integers(1000, 1, 1)}),
-    _zoo("llama-cache", _cached("LlamaForCausalLM:LlamaConfig", _KV), _cache(2, 32, 2)),
-    _zoo("qwen2", _decoder("Qwen2ForCausalLM:Qwen2Config", _KV), _TOKENS),
-    _zoo("qwen3", _decoder("Qwen3ForCausalLM:Qwen3Config", {**_KV, "head_dim": 32}), _TOKENS),
-    _zoo("qwen3-cache", _cached("Qwen3ForCausalLM:Qwen3Config", {**_KV, "head_dim": 32}), _cache(2, 32, 2)),
-    _zoo("mistral", _decoder("MistralForCausalLM:MistralConfig", {**_KV, "sliding_window": 16}), _TOKENS),
-    _zoo("gemma-2", _decoder("Gemma2ForCausalLM:Gemma2Config", {**_KV, "head_dim": 32}), _TOKENS),
-    _zoo("t5-encoder", _t5("encoder"), _TEXT),
-    _zoo(
+    zoo("llama", _decoder("LlamaForCausalLM:LlamaConfig", _KV), _TOKENS),
+    zoo("llama-one-token", _decoder("LlamaForCausalLM:LlamaConfig"), {"input_ids": integers(1000, 1, 1)}),
+    zoo("llama-cache", _cached("LlamaForCausalLM:LlamaConfig", _KV), _cache(2, 32, 2)),
+    zoo("qwen2", _decoder("Qwen2ForCausalLM:Qwen2Config", _KV), _TOKENS),
+    zoo("qwen3", _decoder("Qwen3ForCausalLM:Qwen3Config", {**_KV, "head_dim": 32}), _TOKENS),
+    zoo("qwen3-cache", _cached("Qwen3ForCausalLM:Qwen3Config", {**_KV, "head_dim": 32}), _cache(2, 32, 2)),
+    zoo("mistral", _decoder("MistralForCausalLM:MistralConfig", {**_KV, "sliding_window": 16}), _TOKENS),
+    zoo("gemma-2", _decoder("Gemma2ForCausalLM:Gemma2Config", {**_KV, "head_dim": 32}), _TOKENS),
+    zoo("t5-encoder", _t5("encoder"), _TEXT),
+    zoo(
         "t5-decoder",
         _t5("decoder"),
         {
@@ -455,10 +455,10 @@ MODULES: tuple[Zoo, ...] = (
             "attention_mask": mask(1, _IDS, 50),
         },
     ),
-    _zoo("vit", _vit, _pixels(64)),
-    _zoo(
+    zoo("vit", _vit, _pixels(64)),
+    zoo(
         "dinov2",
-        _hugging_face(
+        hugging_face(
             "Dinov2Model:Dinov2Config",
             _PIXELS,
             ["last_hidden_state", "pooler_output"],
@@ -466,46 +466,46 @@ MODULES: tuple[Zoo, ...] = (
         ),
         _pixels(84),
     ),
-    _zoo("swin", _classifier("SwinForImageClassification:SwinConfig", _SWIN), _pixels(64)),
-    _zoo("convnext", _convnext, _pixels(96)),
-    _zoo(
+    zoo("swin", _classifier("SwinForImageClassification:SwinConfig", _SWIN), _pixels(64)),
+    zoo("convnext", _convnext, _pixels(96)),
+    zoo(
         "efficientnet",
         _classifier("EfficientNetForImageClassification:EfficientNetConfig", _EFFICIENT),
         _pixels(96),
     ),
-    _zoo("resnet", _resnet, _pixels(96)),
-    _zoo(
+    zoo("resnet", _resnet, _pixels(96)),
+    zoo(
         "mobilenet-v2",
         _classifier("MobileNetV2ForImageClassification:MobileNetV2Config", {"image_size": 96, "depth_multiplier": 0.5}),
         _pixels(96),
     ),
-    _zoo("mobilevit", _classifier("MobileViTForImageClassification:MobileViTConfig", _MOBILEVIT), _pixels(64)),
-    _zoo("segformer", _classifier("SegformerForSemanticSegmentation:SegformerConfig", _SEGFORMER), _pixels(96, 64)),
-    _zoo("detr", _detr, _pixels(128, 96)),
-    _zoo(
+    zoo("mobilevit", _classifier("MobileViTForImageClassification:MobileViTConfig", _MOBILEVIT), _pixels(64)),
+    zoo("segformer", _classifier("SegformerForSemanticSegmentation:SegformerConfig", _SEGFORMER), _pixels(96, 64)),
+    zoo("detr", _detr, _pixels(128, 96)),
+    zoo(
         "yolos",
-        _hugging_face("YolosForObjectDetection:YolosConfig", _PIXELS, ["logits", "pred_boxes"], _YOLOS),
+        hugging_face("YolosForObjectDetection:YolosConfig", _PIXELS, ["logits", "pred_boxes"], _YOLOS),
         _pixels(96, 64),
     ),
-    _zoo(
+    zoo(
         "clip",
         _clip,
         {"input_ids": integers(1000, 2, 32), "pixel_values": image(1, 3, 64, 64), "attention_mask": mask(2, 32, 20)},
     ),
-    _zoo("whisper-encoder", _whisper("encoder"), {"input_features": normal(1, 80, 200)}),
-    _zoo(
+    zoo("whisper-encoder", _whisper("encoder"), {"input_features": normal(1, 80, 200)}),
+    zoo(
         "whisper-decoder",
         _whisper("decoder"),
         {"decoder_input_ids": integers(1000, 1, 12), "encoder_outputs": normal(1, 100, 64)},
     ),
-    _zoo(
+    zoo(
         "wav2vec-2",
-        _hugging_face("Wav2Vec2ForCTC:Wav2Vec2Config", ["input_values"], ["logits"], _WAV2VEC),
+        hugging_face("Wav2Vec2ForCTC:Wav2Vec2Config", ["input_values"], ["logits"], _WAV2VEC),
         {"input_values": normal(1, 8000)},
     ),
-    _zoo(
+    zoo(
         "spectrogram-transformer",
-        _hugging_face(
+        hugging_face(
             "ASTForAudioClassification:ASTConfig",
             ["input_values"],
             ["logits"],
@@ -513,17 +513,17 @@ MODULES: tuple[Zoo, ...] = (
         ),
         {"input_values": normal(1, 96, 64)},
     ),
-    _zoo(
+    zoo(
         "mamba",
-        _hugging_face("MambaForCausalLM:MambaConfig", ["input_ids"], ["logits"], _MAMBA, {"use_cache": False}),
+        hugging_face("MambaForCausalLM:MambaConfig", ["input_ids"], ["logits"], _MAMBA, {"use_cache": False}),
         {"input_ids": integers(1000, 1, 24)},
     ),
-    _zoo(
+    zoo(
         "patchtst",
-        _hugging_face("PatchTSTForPrediction:PatchTSTConfig", ["past_values"], ["prediction_outputs"], _PATCHTST),
+        hugging_face("PatchTSTForPrediction:PatchTSTConfig", ["past_values"], ["prediction_outputs"], _PATCHTST),
         {"past_values": normal(1, 96, 7)},
     ),
-    _zoo(
+    zoo(
         "diffusion-unet",
         _diffusion_unet,
         {
@@ -533,15 +533,15 @@ MODULES: tuple[Zoo, ...] = (
         },
         "diffusers",
     ),
-    _zoo("image-autoencoder", _image_autoencoder, {"sample": uniform(-1, 1, 1, 3, 32, 32)}, "diffusers"),
-    _zoo("u-net", UNet, {"x": image(1, 3, 64, 64)}, "torch"),
-    _zoo("lstm", _lstm, {"x": normal(1, 25, 64)}, "torch"),
-    _zoo("lstm-both-ways", _lstm_both_ways, {"x": normal(2, 12, 40)}, "torch"),
-    _zoo("gru", _gru, {"x": normal(25, 1, 64)}, "torch"),
-    _zoo("transformer-encoder", _transformer_encoder, {"x": normal(1, 32, 64)}, "torch"),
-    _zoo("bert-float16", _bert, _TEXT, dtype=torch.float16),
-    _zoo("vit-float16", _vit, _pixels(64), dtype=torch.float16),
-    _zoo("convnext-float16", _convnext, _pixels(96), dtype=torch.float16),
-    _zoo("resnet-float16", _resnet, _pixels(96), dtype=torch.float16),
-    _zoo("lstm-float16", _lstm, {"x": normal(1, 25, 64)}, "torch", dtype=torch.float16),
+    zoo("image-autoencoder", _image_autoencoder, {"sample": uniform(-1, 1, 1, 3, 32, 32)}, "diffusers"),
+    zoo("u-net", UNet, {"x": image(1, 3, 64, 64)}, "torch"),
+    zoo("lstm", _lstm, {"x": normal(1, 25, 64)}, "torch"),
+    zoo("lstm-both-ways", _lstm_both_ways, {"x": normal(2, 12, 40)}, "torch"),
+    zoo("gru", _gru, {"x": normal(25, 1, 64)}, "torch"),
+    zoo("transformer-encoder", _transformer_encoder, {"x": normal(1, 32, 64)}, "torch"),
+    zoo("bert-float16", _bert, _TEXT, dtype=torch.float16),
+    zoo("vit-float16", _vit, _pixels(64), dtype=torch.float16),
+    zoo("convnext-float16", _convnext, _pixels(96), dtype=torch.float16),
+    zoo("resnet-float16", _resnet, _pixels(96), dtype=torch.float16),
+    zoo("lstm-float16", _lstm, {"x": normal(1, 25, 64)}, "torch", dtype=torch.float16),
 )

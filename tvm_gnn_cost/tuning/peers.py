@@ -46,22 +46,10 @@ def peers_of(program: Path) -> dict[str, Peer]:
 
     Those whose package is not installed are left out, except ONNX Runtime, whose error says how to install them all.
     """
-    from_torch = {
-        "PyTorch": ("torch", eager),
-        "torch.compile": ("torch", compiled),
-        "torch.compile, max-autotune": ("torch", compiled_after_measuring),
-        "ExecuTorch": ("executorch", executorch),
-    }
-    from_onnx = {
-        "ONNX Runtime": ("onnxruntime", onnx_runtime),
-        "OpenVINO": ("openvino", openvino),
-        "MNN": ("MNN", mnn),
-    }
-    peers = (from_torch if program.suffix == ".pt2" else {}) | from_onnx
     return {
         name: peer
-        for name, (package, peer) in peers.items()
-        if package == "onnxruntime" or find_spec(package) is not None
+        for name, (package, suffixes, peer) in PEERS.items()
+        if program.suffix in suffixes and (package == "onnxruntime" or find_spec(package) is not None)
     }
 
 
@@ -87,9 +75,11 @@ def executorch(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> 
     from executorch.extension.pybindings import portable_lib
 
     program = torch.export.load(path)
+    written = path.with_suffix(".pte")
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
+    written.write_bytes(lowered.buffer)
     portable_lib._unsafe_reset_threadpool(threads)
-    module = portable_lib._load_for_executorch_from_buffer(lowered.buffer)
+    module = portable_lib._load_for_executorch(str(written))
     given = tuple(torch.from_numpy(array) for array in inputs)
     return lambda: module.forward(given)
 
@@ -201,3 +191,15 @@ def _in_torch(
             return module(*args, **kwargs)
 
     return run
+
+
+#: Name of a peer -> the package that it needs, the suffixes of the files that it runs, and the peer.
+PEERS: dict[str, tuple[str, tuple[str, ...], Peer]] = {
+    "PyTorch": ("torch", (".pt2",), eager),
+    "torch.compile": ("torch", (".pt2",), compiled),
+    "torch.compile, max-autotune": ("torch", (".pt2",), compiled_after_measuring),
+    "ExecuTorch": ("executorch", (".pt2",), executorch),
+    "ONNX Runtime": ("onnxruntime", (".pt2", ".onnx"), onnx_runtime),
+    "OpenVINO": ("openvino", (".pt2", ".onnx"), openvino),
+    "MNN": ("MNN", (".pt2", ".onnx"), mnn),
+}

@@ -1,0 +1,225 @@
+"""The tables, the figure and the page of ``engines.py``, from its result alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+import figures
+
+#: This package without a measurement.
+UNMEASURED = "tune --trials 0"
+ONNX_RUNTIME = "ONNX Runtime"
+
+#: Aims for the best engine's time relative to ours after the search, and for ONNX Runtime's relative to ours without
+#: a measurement: geometric mean, and smallest ratio of any network.
+TUNED_AIMS = (1.15, 0.9)
+UNMEASURED_AIMS = (1.0, 0.7)
+
+Network = Mapping[str, Any]
+Networks = Mapping[str, Network]
+
+
+def tuned_name(minutes: float) -> str:
+    """The name of this package after a search.
+
+    >>> tuned_name(5.0)
+    'tune --minutes 5'
+    """
+    return f"tune --minutes {minutes:g}"
+
+
+def medians(network: Network) -> dict[str, float]:
+    """Engine or library -> median in ms, of those that have times."""
+    return {name: found["median"] for name, found in network["engines"].items() if "median" in found}
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name in a result is this package, and not an engine or TVM's own search."""
+    return name.startswith("tune --")
+
+
+def best_engine(network: Network) -> tuple[str, float] | None:
+    """The fastest engine that computes the network, and its median in ms."""
+    others = {name: median for name, median in medians(network).items() if not is_ours(name)}
+    return min(others.items(), key=lambda one: one[1]) if others else None
+
+
+def ratio(network: Network, ours: str, engine: str = "") -> float | None:
+    """An engine's time divided by ours; the best engine's without a name, None if one of the two has no time."""
+    found, best = medians(network), best_engine(network)
+    theirs = found.get(engine) if engine else best and best[1]
+    return theirs / found[ours] if theirs and ours in found else None
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """The geometric mean; None of no values.
+
+    >>> geometric_mean([0.5, 2.0, 8.0])
+    2.0
+    """
+    logarithms = [math.log(value) for value in values]
+    return round(math.exp(math.fsum(logarithms) / len(logarithms)), 12) if logarithms else None
+
+
+def ratios(networks: Networks, ours: str, engine: str = "") -> dict[str, float]:
+    """Network -> :func:`ratio`, of those that have it."""
+    found = {name: ratio(network, ours, engine) for name, network in networks.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def verdict(networks: Networks, ours: str, engine: str, aims: tuple[float, float]) -> str:
+    """One sentence: the geometric mean and the networks below the smallest ratio, beside the aims."""
+    found = ratios(networks, ours, engine)
+    mean, (least_mean, least) = geometric_mean(found.values()), aims
+    below = {name: value for name, value in sorted(found.items(), key=lambda one: one[1]) if value < least}
+    named = ", ".join(f"{name} ({value:.2f})" for name, value in below.items())
+    missing = len(networks) - len(found)
+    return (
+        f"{engine or 'best engine'} / `{ours}`: geometric mean {'-' if mean is None else f'{mean:.2f}'} over "
+        f"{len(found)} networks (aim: {least_mean:g}), {len(below)} below {least:g}{f': {named}' if named else ''}"
+        f"{f'; {missing} without a time' if missing else ''}."
+    )
+
+
+def family_rows(networks: Networks, minutes: float) -> list[tuple[str, ...]]:
+    """A row for each family and for all networks: geometric means of the ratios."""
+    columns = [(ours, engine) for ours in (UNMEASURED, tuned_name(minutes)) for engine in (ONNX_RUNTIME, "")]
+    families = dict.fromkeys(network["family"] for network in networks.values())
+    groups = {family: {n: one for n, one in networks.items() if one["family"] == family} for family in families}
+    return [
+        (title, str(len(group)), *(_number(geometric_mean(ratios(group, *one).values())) for one in columns))
+        for title, group in (groups | {"all": dict(networks)}).items()
+    ]
+
+
+#: Heads of :func:`family_rows`.
+FAMILY_COLUMNS = (
+    *("family", "networks", "ONNX Runtime / `--trials 0`", "best engine / `--trials 0`"),
+    *("ONNX Runtime / `--minutes`", "best engine / `--minutes`"),
+)
+
+
+def engines(networks: Networks) -> list[str]:
+    """What was timed for any network, this package first."""
+    names = dict.fromkeys(name for network in networks.values() for name in network["engines"])
+    return sorted(names, key=lambda name: not is_ours(name))
+
+
+def rows(networks: Networks, minutes: float) -> list[tuple[str, ...]]:
+    """A row for each network: the time of each engine, the best one, and its time relative to ours."""
+    columns = engines(networks)
+    made = []
+    for name, network in networks.items():
+        best, found = best_engine(network), medians(network)
+        fastest = min(found.values(), default=None)
+        cells = [_cell(network["engines"].get(one), fastest) for one in columns]
+        relative = [_number(ratio(network, ours)) for ours in (UNMEASURED, tuned_name(minutes))]
+        made.append((name, *cells, best[0] if best else "-", *relative))
+    return made
+
+
+def columns(networks: Networks) -> tuple[str, ...]:
+    """Heads of :func:`rows`."""
+    names = (f"`{name}`" if is_ours(name) else name for name in engines(networks))
+    return ("network", *names, "best engine", "its time / `--trials 0`", "its time / `--minutes`")
+
+
+def _cell(found: Mapping[str, Any] | None, fastest: float | None) -> str:
+    """A median with half the distance of its quartiles; bold if it is the fastest."""
+    if found is None:
+        return ""
+    if "median" not in found:
+        return "fails"
+    low, high = found["quartiles"]
+    text = f"{_digits(found['median'])} ± {(high - low) / 2:.2g}"
+    return f"**{text}**" if found["median"] == fastest else text
+
+
+def _digits(value: float) -> str:
+    """At least three significant digits."""
+    return f"{value:#.3g}" if value < 99.95 else f"{value:.0f}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def failures(networks: Networks) -> list[tuple[str, str, str]]:
+    """Network, engine and reason, of each engine without a time."""
+    return [
+        (name, engine, found["reason"])
+        for name, network in networks.items()
+        for engine, found in network["engines"].items()
+        if found.get("reason")
+    ]
+
+
+def markdown_table(heads: Sequence[str], body: Iterable[Sequence[str]], names: int = 1) -> str:
+    """A table, whose first ``names`` columns are aligned to the left."""
+    lines = [heads, ["---" if place < names else "---:" for place in range(len(heads))], *body]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def plain(cells: Sequence[str]) -> tuple[str, ...]:
+    """Cells without the marks of Markdown."""
+    return tuple(cell.replace("**", "").replace("`", "") for cell in cells)
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """The table of the README: for each network our time after the search and the best engine, whoever is faster."""
+    networks, ours = result["metrics"]["networks"], tuned_name(result["settings"]["minutes"])
+    body = []
+    for name, network in networks.items():
+        found, best = medians(network), best_engine(network)
+        theirs = (best[0], _digits(best[1])) if best else ("-", "-")
+        mine = _digits(found[ours]) if ours in found else "-"
+        body.append((name, *theirs, mine, _number(ratio(network, ours))))
+    heads = ("network", "best engine", "its latency, ms", f"`{ours}`, ms", "ratio ↑")
+    return markdown_table(heads, body, 2)
+
+
+def picture(networks: Networks, minutes: float) -> Markup:
+    """The best engine's time relative to ours, for each network, before and after the search."""
+    series = {name: ratios(networks, name) for name in (UNMEASURED, tuned_name(minutes))}
+    groups = {name: network["family"] for name, network in networks.items()}
+    return figures.ratio_dots(groups, series, "time of the best engine / ours (right of 1: ours is faster)")
+
+
+def page(result: Mapping[str, Any]) -> str:
+    """``docs/results/engines.md``."""
+    networks, settings, machine = result["metrics"]["networks"], result["settings"], result["machine"]
+    minutes = settings["minutes"]
+    busy = max((network.get("other_load", 0.0) for network in networks.values()), default=0.0)
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    body = f"""# Engines
+<!-- Written by benchmarks/engines.py --docs . from results/engines.json. -->
+`benchmarks/engines.py` tunes networks that this package was not tuned for, and times them with the engines that could
+be installed instead, batch 1, float32. Each engine runs in its own process with {settings["threads"]} threads, all of a
+network interleaved in {settings["turns"]} turns. An engine that refuses a network, or whose outputs differ from the
+framework's by more than the tolerance of the tuned network, has no time.
+
+Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["system"]}; other processes used at most {busy:.2f}
+cores while the engines of a network were timed.
+
+Versions: {versions}. Seed of the search: {settings["seed"]}.
+
+![Time of the best engine divided by ours, a row for each network](../images/engines.svg)
+
+## By family
+Geometric means of the engine's time divided by ours; above 1, ours is faster.
+
+{markdown_table(FAMILY_COLUMNS, family_rows(networks, minutes))}
+- {verdict(networks, tuned_name(minutes), "", TUNED_AIMS)}
+- {verdict(networks, UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS)}
+
+## By network
+Medians in ms ± half the distance between the quartiles; bold: the fastest.
+
+{markdown_table(columns(networks), rows(networks, minutes))}"""
+    if failed := failures(networks):
+        body += f"\n## Without a time\n{markdown_table(('network', 'engine', 'reason'), failed, 3)}"
+    return body

@@ -1,0 +1,145 @@
+"""The tables of the engines, and a quick run of a network; the figures of that run mean nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.test_quick import quick_run
+
+pytest.importorskip("onnx")
+tables = pytest.importorskip("engines_tables")
+networks = pytest.importorskip("engines_networks")
+
+# The tables need no TVM; one environment is enough for them.
+pytestmark = pytest.mark.needs("s_tir")
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def times(median: float) -> dict[str, Any]:
+    return {"difference": 1e-6, "reason": "", "median": median, "quartiles": [median - 0.5, median + 0.5], "turns": []}
+
+
+RESULT = {
+    "machine": {"processor": "A processor", "cores": 2, "system": "Linux"},
+    "versions": {"openvino": "2026.4.1"},
+    "settings": {"minutes": 5.0, "turns": 20, "tvm": False, "threads": 2, "seed": 0},
+    "metrics": {
+        "networks": {
+            "ahead": {
+                "family": "convolutional",
+                "other_load": 0.25,
+                "engines": {
+                    tables.UNMEASURED: times(8.0),
+                    "tune --minutes 5": times(4.0),
+                    "ONNX Runtime": times(16.0),
+                    "OpenVINO": times(8.0),
+                    "MNN": {"difference": 0.1, "reason": "an output differs"},
+                },
+            },
+            "behind": {
+                "family": "recurrent",
+                "engines": {
+                    tables.UNMEASURED: times(8.0),
+                    "tune --minutes 5": times(8.0),
+                    "ONNX Runtime": times(4.0),
+                },
+            },
+        }
+    },
+}
+NETWORKS: dict[str, Any] = RESULT["metrics"]["networks"]  # type: ignore[index]
+
+
+def test_a_ratio_is_the_best_engines_time_by_ours() -> None:
+    assert tables.best_engine(NETWORKS["ahead"]) == ("OpenVINO", 8.0)
+    assert tables.ratio(NETWORKS["ahead"], "tune --minutes 5") == 2.0
+    assert tables.ratio(NETWORKS["ahead"], tables.UNMEASURED, "ONNX Runtime") == 2.0
+    assert tables.ratio(NETWORKS["ahead"], tables.UNMEASURED, "MNN") is None
+    assert tables.ratio(NETWORKS["behind"], "tune --minutes 15") is None
+
+
+def test_the_rows_name_the_best_engine_and_what_failed() -> None:
+    assert tables.columns(NETWORKS)[:4] == ("network", "`tune --trials 0`", "`tune --minutes 5`", "ONNX Runtime")
+    ahead, behind = tables.rows(NETWORKS, 5.0)
+    assert ahead == (
+        "ahead",
+        "8.00 ± 0.5",
+        "**4.00 ± 0.5**",
+        "16.0 ± 0.5",
+        "8.00 ± 0.5",
+        "fails",
+        "OpenVINO",
+        "1.00",
+        "2.00",
+    )
+    assert behind == ("behind", "8.00 ± 0.5", "8.00 ± 0.5", "**4.00 ± 0.5**", "", "", "ONNX Runtime", "0.50", "0.50")
+    assert tables.failures(NETWORKS) == [("ahead", "MNN", "an output differs")]
+
+
+def test_families_have_geometric_means() -> None:
+    assert tables.family_rows(NETWORKS, 5.0) == [
+        ("convolutional", "1", "2.00", "1.00", "4.00", "2.00"),
+        ("recurrent", "1", "0.50", "0.50", "0.50", "0.50"),
+        ("all", "2", "1.00", "0.71", "1.41", "1.00"),
+    ]
+
+
+def test_the_verdict_names_the_networks_below_the_aim() -> None:
+    assert tables.verdict(NETWORKS, "tune --minutes 5", "", (1.15, 0.9)) == (
+        "best engine / `tune --minutes 5`: geometric mean 1.00 over 2 networks (aim: 1.15), 1 below 0.9: behind (0.50)."
+    )
+    missing = NETWORKS | {"none": {"family": "recurrent", "engines": {}}}
+    assert tables.verdict(missing, "tune --minutes 5", "", (1.0, 0.4)).endswith("0 below 0.4; 1 without a time.")
+
+
+def test_the_page_has_every_network_and_reason() -> None:
+    page = tables.page(RESULT)
+    assert "Machine: A processor, 2 cores, Linux; other processes used at most 0.25\ncores" in page
+    for text in ("| ahead |", "| behind |", "| ahead | MNN | an output differs |", "Versions: openvino 2026.4.1."):
+        assert text in page
+    assert max(map(len, (line for line in page.splitlines() if not line.startswith(("|", "-"))))) <= 120
+    assert "ahead" in tables.picture(NETWORKS, 5.0)
+
+
+def test_the_readme_and_the_page_are_those_of_the_result(tmp_path: Path) -> None:
+    engines = pytest.importorskip("engines")
+    (tmp_path / "README.md").write_text(f"before\n{engines._BEGIN}old\n{engines._END}\nafter\n")
+    engines.write_pages(RESULT, tmp_path)
+    readme = (tmp_path / "README.md").read_text()
+    assert readme.startswith("before\n")
+    assert readme.endswith("\nafter\n")
+    assert "| ahead | OpenVINO | 8.00 | 4.00 | 2.00 |" in readme
+    assert "| behind | ONNX Runtime | 4.00 | 8.00 | 0.50 |" in readme
+    assert "old" not in readme
+    assert (tmp_path / "docs/results/engines.md").read_text() == tables.page(RESULT)
+    assert "currentColor" not in (tmp_path / "docs/images/engines.svg").read_text()
+    committed = ROOT / "benchmarks/results/engines.json"
+    if committed.exists():
+        result = json.loads(committed.read_text())
+        assert (ROOT / "docs/results/engines.md").read_text() == tables.page(result)
+        assert tables.summary(result) in (ROOT / "README.md").read_text()
+
+
+def test_every_family_has_five_networks_of_different_names() -> None:
+    assert len(networks.FAMILIES) == 6
+    assert all(len(one) >= 5 for one in networks.FAMILIES.values())
+    assert len(networks.NETWORKS) == sum(map(len, networks.FAMILIES.values())) >= 25
+
+
+@pytest.mark.slow
+def test_a_network_is_tuned_and_compared(tmp_path: Path) -> None:
+    options = ("--engines", "PyTorch", "ONNX Runtime", "OpenVINO", "MNN", "--tvm")
+    found = quick_run("engines", ["networks"], tmp_path / "result.json", *options)["networks"]["gru"]
+    engines = found["engines"]
+    ours = ["tune --trials 0", "tune --minutes 0.1"]
+    assert {*ours, "PyTorch", "ONNX Runtime", "OpenVINO", "MNN", "TVM's MetaSchedule, 0.1 minutes"} == set(engines)
+    for name in (*ours, "PyTorch", "ONNX Runtime", "OpenVINO", "MNN"):
+        assert (engines[name]["reason"], len(engines[name]["turns"])) == ("", 2), name
+        assert engines[name]["difference"] < 1e-5
+    assert found["points"][ours[0]]["trials"] == 0
