@@ -27,6 +27,7 @@ import numpy as np
 import psutil
 import torch
 
+import engine_profiles
 import tvm_gnn_cost
 from common import console, parser, run_saved, table_of, write_result
 from engines_networks import FAMILIES, NETWORKS
@@ -50,13 +51,13 @@ from engines_tables import (
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import parse_json, write_json, write_text
 from tvm_gnn_cost.measuring.contest import contest
-from tvm_gnn_cost.measuring.machine import OtherLoad, usable_cores
+from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself, usable_cores
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Network
 from tvm_gnn_cost.tuning.comparison import limit, relative_difference
 from tvm_gnn_cost.tuning.compiling import framework_of
 from tvm_gnn_cost.tuning.end_to_end import MATRIX_PRODUCT, line_up, peer_programs, wrong
-from tvm_gnn_cost.tuning.peers import PEERS
+from tvm_gnn_cost.tuning.peers import PEERS, as_onnx, save_program
 from zoo_one import environment
 
 #: Seconds of all turns of an engine, after which it is not timed again: TVM's default schedules take seconds.
@@ -145,6 +146,19 @@ def time_all(
     return {"engines": found, "reference": framework_of(network), "other_load": busy}
 
 
+def profile(name: str) -> dict[str, Any]:
+    """Where the time of ONNX Runtime and of OpenVINO goes."""
+    found = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        network = scheduler().network(*made(name, Path(temporary)))
+        path = as_onnx(save_program(network.program, Path(temporary)))
+        for engine, profiler in ((ONNX_RUNTIME, engine_profiles.onnx_runtime), ("OpenVINO", engine_profiles.openvino)):
+            # Their errors have any type; why they cannot run a network is in their times.
+            with suppress(Exception), machine_to_itself():
+                found[engine] = profiler(path, list(network.inputs.values()), usable_cores())
+    return found
+
+
 def _difference(path: Path, network: Network) -> float | None:
     if network.expected is None:
         return None
@@ -217,12 +231,14 @@ def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Pat
     # Libraries that were tuned since are timed with everything else again.
     path = folder / f"timed-{'-'.join(Path(library).parent.name or 'tvm' for library in libraries.values())}.json"
     timed = saved(path, time_all, name, folder, libraries, arguments.engines, arguments.turns, arguments.seconds)
+    profiles = saved(folder / "profiles.json", profile, name)
     failed = {title: {"reason": point["reason"]} for title, point in points.items() if "reason" in point}
     return {
         "family": family,
         "source": NETWORKS[name].source,
         "points": points,
         **timed,
+        "profiles": profiles,
         "engines": {title: one for title, one in timed.get("engines", {}).items() if title != MATRIX_PRODUCT} | failed,
     }
 

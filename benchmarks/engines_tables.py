@@ -158,6 +158,24 @@ def failures(networks: Networks) -> list[tuple[str, str, str]]:
     ]
 
 
+def behind(networks: Networks, minutes: float) -> list[tuple[str, str, str, str]]:
+    """Where the engines' time goes, for each network that misses an aim: network, ratio, engine, ms by operator."""
+    made = []
+    for name, network in networks.items():
+        missed = [
+            _number(found)
+            for ours, engine, (_, least) in (
+                (tuned_name(minutes), "", TUNED_AIMS),
+                (UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS),
+            )
+            if (found := ratio(network, ours, engine)) is not None and found < least
+        ]
+        for engine, spent in network.get("profiles", {}).items() if missed else ():
+            longest = [f"{operator} {ms:#.2g}" for operator, ms in list(spent.items())[:5]]
+            made.append((name, ", ".join(missed), engine, ", ".join(longest)))
+    return made
+
+
 def markdown_table(heads: Sequence[str], body: Iterable[Sequence[str]], names: int = 1) -> str:
     """A table, whose first ``names`` columns are aligned to the left."""
     lines = [heads, ["---" if place < names else "---:" for place in range(len(heads))], *body]
@@ -220,6 +238,9 @@ Geometric means of the engine's time divided by ours; above 1, ours is faster.
 Medians in ms ± half the distance between the quartiles; bold: the fastest.
 
 {markdown_table(columns(networks), rows(networks, minutes))}"""
+    if slower := behind(networks, minutes):
+        heads = ("network", "ratio", "engine", "ms by operator, its own profile")
+        body += f"\n## Networks below an aim\n{markdown_table(heads, slower, 4)}"
     if failed := failures(networks):
         body += f"\n## Without a time\n{markdown_table(('network', 'engine', 'reason'), failed, 3)}"
     return body

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.benchmarks.test_quick import quick_run
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
+profiles = pytest.importorskip("engine_profiles")
 tables = pytest.importorskip("engines_tables")
 networks = pytest.importorskip("engines_networks")
 
@@ -49,6 +51,7 @@ RESULT = {
                     "tune --minutes 5": times(8.0),
                     "ONNX Runtime": times(4.0),
                 },
+                "profiles": {"ONNX Runtime": {"Conv": 3.0, "Relu": 0.5}},
             },
         }
     },
@@ -96,6 +99,20 @@ def test_the_verdict_names_the_networks_below_the_aim() -> None:
     )
     missing = NETWORKS | {"none": {"family": "recurrent", "engines": {}}}
     assert tables.verdict(missing, "tune --minutes 5", "", (1.0, 0.4)).endswith("0 below 0.4; 1 without a time.")
+
+
+def test_what_is_below_an_aim_has_the_profile_of_the_engines() -> None:
+    assert tables.behind(NETWORKS, 5.0) == [("behind", "0.50, 0.50", "ONNX Runtime", "Conv 3.0, Relu 0.50")]
+
+
+@pytest.mark.parametrize("engine", ["onnx_runtime", "openvino"])
+def test_the_profile_of_an_engine_has_its_operators(engine: str, tmp_path: Path) -> None:
+    pytest.importorskip(engine.replace("_", ""))
+    graph = onnx.parser.parse_graph("g (float[64, 64] x, float[64, 64] y) => (float[64, 64] z) { z = MatMul(x, y) }")
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]), tmp_path / "net.onnx")
+    found = getattr(profiles, engine)(tmp_path / "net.onnx", [np.ones((64, 64), np.float32)] * 2, 1)
+    assert "MatMul" in found
+    assert all(ms > 0 for ms in found.values())
 
 
 def test_the_page_has_every_network_and_reason() -> None:

@@ -94,7 +94,7 @@ def onnx_runtime(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(_as_onnx(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(as_onnx(path), options, providers=["CPUExecutionProvider"])
     feed = {parameter.name: array for parameter, array in zip(session.get_inputs(), inputs, strict=True)}
     return lambda: session.run(None, feed)
 
@@ -108,7 +108,7 @@ def openvino(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Ru
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    request = Core().compile_model(_as_onnx(path), "CPU", settings).create_infer_request()
+    request = Core().compile_model(as_onnx(path), "CPU", settings).create_infer_request()
     given = dict(enumerate(inputs))
     return lambda: list(request.infer(given, share_inputs=True, share_outputs=True).values())
 
@@ -123,7 +123,7 @@ def mnn(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Run:
     from _tools import mnnconvert
     from MNN import expr, nn
 
-    source = _as_onnx(path)
+    source = as_onnx(path)
     model = onnx_graphs.read_onnx(source)
     names, outputs = list(onnx_graphs.input_types(model, "")), [output.name for output in model.graph.output]
     # Each process converts the network for itself.
@@ -150,7 +150,7 @@ def mnn(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Run:
     return run
 
 
-def _as_onnx(path: Path) -> Path:
+def as_onnx(path: Path) -> Path:
     """A file as ONNX; a PyTorch program is exported beside its file, once for all processes."""
     if path.suffix != ".pt2":
         return path
