@@ -12,8 +12,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind
 
 from tvm_gnn_cost.lowering import design_space as module
-from tvm_gnn_cost.lowering.blocks import TILED, is_spatial
-from tvm_gnn_cost.lowering.design_space import RegisterTiling, design_space, vector_lanes
+from tvm_gnn_cost.lowering.blocks import FREE, TILED, is_spatial
+from tvm_gnn_cost.lowering.design_space import RegisterTiling, Tile, design_space, vector_lanes
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
 LANES = 16
@@ -36,7 +36,8 @@ def product(rows: int, columns: int, transposed: bool = False) -> tvm.IRModule:
     left = te.placeholder((rows, 24), "float32", "left")
     right = te.placeholder((columns, 24) if transposed else (24, columns), "float32", "right")
     out = topi.nn.matmul(left, right, transpose_b=transposed)
-    return tvm.IRModule({"main": te.create_prim_func([left, right, out])})
+    # The operands are activations; TVM's expression takes the second for a weight.
+    return tvm.IRModule({"main": te.create_prim_func([left, right, out]).with_attr(FREE, [])})
 
 
 def reshaped_product() -> tvm.IRModule:
@@ -105,15 +106,35 @@ def test_widths_orders_and_places_of_the_padding_are_all_offered() -> None:
     # Two vectors or one, two orders, padding before everything or for each chunk.
     assert len(spaces(convolution(channels=32))) == 2 * 2 * 2
     # 24 channels are three vectors of 8, or one.
-    assert RegisterTiling(LANES)._inst._tiles(24) == [(3, 8), (1, 8)]
-    assert RegisterTiling(LANES)._inst._tiles(192) == [(6, 16), (4, 16), (3, 16)]
-    assert RegisterTiling(LANES)._inst._tiles(35) == [(1, 35)]
+    rule = RegisterTiling(LANES)._inst
+    assert rule._tiles(24) == [Tile(3, 8), Tile(1, 8)]
+    assert rule._tiles(192) == [Tile(6, 16), Tile(4, 16), Tile(3, 16)]
+    assert rule._tiles(35) == [Tile(1, 35)]
+
+
+def test_an_axis_that_vectors_do_not_divide_is_padded() -> None:
+    rule = RegisterTiling(LANES)._inst
+    assert rule._padded(192) == []
+    # 197 columns are 13 vectors, the last one with 5 lanes, or 7 pairs of vectors.
+    assert rule._padded(197) == [Tile(1, 16, padded=True), Tile(2, 16, padded=True)]
+    assert rule._padded(31) == [Tile(2, 16, padded=True), Tile(1, 16, padded=True)]
+    padded = [schedule for schedule in spaces(product(5, 31)) if "_pad" in str(schedule.mod)]
+    # Two widths, two orders, packing before everything or for each chunk.
+    assert len(padded) == 2 * 2 * 2
+    # A weight cannot be packed twice.
+    weight = product(5, 31)
+    weight.update_func(weight.get_global_var("main"), weight["main"].with_attr(FREE, [1]))
+    assert not [schedule for schedule in spaces(weight) if "_pad" in str(schedule.mod)]
+
+
+def test_an_operand_that_is_not_contiguous_is_packed_into_panels() -> None:
+    for schedule in spaces(product(4, 32, transposed=True)):
+        (sums,) = [block for block in blocks(schedule) if not is_spatial(schedule, block)]
+        panels = schedule.get(sums).reads[1].source
+        assert [int(size) for size in panels.shape][-1] in (16, 32)
 
 
 def test_other_blocks_are_left_to_tvm() -> None:
-    # Its last axis is not contiguous in the weights.
-    (schedule,) = spaces(product(4, 32, transposed=True))
-    assert TILED not in schedule.get(schedule.get_sblock("root")).annotations
     pool = te.placeholder((1, 8, 8, 16), "float32", "data")
     pooled = topi.nn.pool2d(pool, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max", layout="NHWC")
     (schedule,) = spaces(tvm.IRModule({"main": te.create_prim_func([pool, pooled])}))
@@ -125,6 +146,7 @@ def test_other_blocks_are_left_to_tvm() -> None:
     [
         *(convolution(14, 32), convolution(17, 24), convolution(13, 16, act=silu), convolution(7, 5)),
         *(product(5, 40), product(1, 96), product(4, 32, transposed=True), reshaped_product()),
+        *(product(5, 31), product(19, 37, transposed=True)),
     ],
 )
 def test_candidates_compute_what_the_task_does(mod: tvm.IRModule) -> None:

@@ -12,7 +12,7 @@ import tvm
 from scipy import special
 from tvm import te, tirx
 
-from tvm_gnn_cost.lowering import fast_math
+from tvm_gnn_cost.lowering.code_generation import build
 from tvm_gnn_cost.lowering.fast_math import libm_calls
 
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]] = {
@@ -41,7 +41,7 @@ def built(compute: Callable[[Any], Any], size: int, dtype: str = "float32", lane
     (loop,) = schedule.get_loops(schedule.get_sblock("compute"))
     if lanes > 1:
         schedule.vectorize(schedule.split(loop, [None, lanes])[1])
-    return fast_math.build(schedule.mod, tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
+    return build(schedule.mod, tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
 
 
 def applied(library: tvm.runtime.Module, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,6 +11,9 @@ from tvm.tirx.analysis import undefined_vars
 #: Vector lanes -> accumulators of a register tile. AVX-512 has 32 registers, AVX2 has 16; the operands need the rest.
 REGISTERS = {16: 28, 8: 12, 4: 12}
 
+#: Attribute of a function: indices of the parameters whose layout a schedule may choose.
+FREE = "layout_free_buffers"
+
 #: Annotation of the root block of a tiled function.
 TILED = "tvm_gnn_cost.register_tiled"
 

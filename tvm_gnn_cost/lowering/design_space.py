@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import IterVar
+from tvm.tirx.analysis import undefined_vars
 
 from tvm_gnn_cost.lowering.blocks import (
+    FREE,
     REGISTERS,
     TILED,
     is_contiguous,
@@ -44,6 +46,29 @@ def vector_lanes(target: tvm.target.Target) -> int:
     return 8 if has("avx2", target) else 4
 
 
+#: Numbers of vectors of a tile.
+_COUNTS = (6, 5, 4, 3, 2, 1)
+
+
+class Tile(NamedTuple):
+    """A tile along the last axis.
+
+    Attributes:
+        vectors: Number of vectors.
+        lanes: Number of float32 values in each.
+        padded: Whether the axis is padded to a multiple of the tile.
+    """
+
+    vectors: int
+    lanes: int
+    padded: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of values."""
+        return self.vectors * self.lanes
+
+
 @derived_object
 class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
     """Tiles a matrix product or convolution so that the accumulators stay in registers during the whole reduction.
@@ -51,8 +76,9 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
     TVM's ``MultiLevelTiling`` samples every tile size; in nearly all of its programs the accumulators go through
     memory. Here the innermost tile is ``pixels x vectors`` (as in BLIS: Van Zee and van de Geijn 2015,
     doi:10.1145/2764454), unrolled and vectorized along the last axis; the tiles around it are sampled. It takes blocks
-    whose last axis is contiguous in the output and in all inputs that have it, as in NHWC. ``RewriteLayout`` packs
-    their weights.
+    whose last axis is contiguous in the output. ``RewriteLayout`` packs their weights; operands that are not contiguous
+    in the last axis are packed here, and so are those of a product whose last axis is no multiple of a vector, with
+    zeros at the end.
 
     Args:
         lanes: Number of float32 values in a vector register.
@@ -76,34 +102,43 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         stmt = sch.get(block)
         extent = int(stmt.iter_vars[_last_spatial(stmt)].dom.extent)
         _inline_followers(sch, block)
-        producers = [get_producer for get_producer in sch.get_producers(block) if is_spatial(sch, get_producer)]
         results = []
-        for vectors, lanes in self._tiles(extent):
-            for weights_first in (False, True):
-                for is_local in (False, True) if producers else (False,):
-                    copy = sch.copy()
-                    # The epilogue may have another shape than the reduction; TVM's rules schedule such functions.
-                    with suppress(ScheduleError):
-                        self._tile(copy, block, (vectors, lanes), weights_first, producers if is_local else [])
+        has_weight = any(_is_weight(sch, region.source) for region in stmt.reads)
+        for tile in self._tiles(extent) + ([] if has_weight else self._padded(extent)):
+            # The epilogue may have another shape than the reduction, and only products can be padded; TVM's rules
+            # schedule other functions.
+            with suppress(ScheduleError):
+                packed = sch.copy()
+                producers = _packed(packed, block, tile)
+                for weights_first in (False, True):
+                    for is_local in (False, True) if producers else (False,):
+                        copy = packed.copy()
+                        self._tile(copy, block, tile, weights_first, producers if is_local else [])
                         results.append(copy)
         return results or [sch]
 
-    def _tiles(self, extent: int) -> list[tuple[int, int]]:
-        """The widest tiles that divide the last axis: number of vectors and lanes of each."""
+    def _tiles(self, extent: int) -> list[Tile]:
+        """The widest tiles that divide the last axis."""
         lanes = max(size for size in (self.lanes, 8, 4, 1) if size <= self.lanes and extent % size == 0)
         if lanes == 1:
-            return [(1, max(size for size in range(1, 4 * self.lanes + 1) if extent % size == 0))]
-        return [(count, lanes) for count in (6, 5, 4, 3, 2, 1) if extent % (count * lanes) == 0][:3]
+            # An odd width may be a vector too, of up to four registers.
+            return [Tile(1, max(size for size in range(1, 4 * self.lanes + 1) if extent % size == 0))]
+        return [Tile(count, lanes) for count in _COUNTS if extent % (count * lanes) == 0][:3]
 
-    def _tile(
-        self, sch: Schedule, block: Any, shape: tuple[int, int], weights_first: bool, local: Sequence[Any]
-    ) -> None:
+    def _padded(self, extent: int) -> list[Tile]:
+        """The tiles of whole vectors that exceed the last axis least; none if its extent is a multiple of a vector."""
+        if extent % self.lanes == 0:
+            return []
+        tiles = [Tile(count, self.lanes, padded=True) for count in _COUNTS if (count - 1) * self.lanes < extent]
+        return sorted(tiles, key=lambda tile: -(-extent // tile.width) * tile.width)[:2]
+
+    def _tile(self, sch: Schedule, block: Any, tile: Tile, weights_first: bool, local: Sequence[Any]) -> None:
         """Tiles a block.
 
         Args:
             sch: The schedule to change.
             block: The sum of products.
-            shape: Vectors of a tile along the last axis, and lanes of each.
+            tile: The tile along the last axis.
             weights_first: Whether the outer loops iterate over pixels inside of channels.
             local: Producers to compute for each chunk of the parallel loop, in the cache; the others come before.
         """
@@ -112,7 +147,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         *pixels, channel = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.DataPar]
         sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.CommReduce]
         # Number of accumulator registers of the pixels of a tile.
-        vectors, lanes = shape
+        vectors, lanes = tile.vectors, tile.lanes
         left = max(1, REGISTERS[self.lanes] // vectors)
         outer: list[Any] = []
         middle: list[Any] = []
@@ -228,7 +263,64 @@ def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
     if sum(not is_spatial(sch, other) for other in others) != 1:
         return False
     last = stmt.iter_vars[_last_spatial(stmt)].var
-    return all(is_contiguous(region, last) for region in [*stmt.reads, *stmt.writes])
+    return all(is_contiguous(region, last) for region in stmt.writes) and all(
+        is_contiguous(region, last) or _axis_of(region, last) is not None for region in stmt.reads
+    )
+
+
+def _axis_of(region: Any, var: Any) -> int | None:
+    """The only axis of a buffer region whose index is ``var``, if it occurs in no other index."""
+    indices = [bound.min for bound in region.region]
+    axes = [axis for axis, index in enumerate(indices) if var in list(undefined_vars(index))]
+    return axes[0] if len(axes) == 1 and indices[axes[0]].same_as(var) else None
+
+
+def _packed(sch: Schedule, block: Any, tile: Tile) -> list[Any]:
+    """Packs the operands that need it into panels of a tile's width, and returns the producers of the block.
+
+    ``RewriteLayout`` packs the weights.
+    """
+    stmt = sch.get(block)
+    number = _last_spatial(stmt)
+    last = stmt.iter_vars[number].var
+    if tile.padded:
+        sch.pad_einsum(block, [tile.width if i == number else 1 for i in range(len(stmt.iter_vars))])
+        (crop,) = sch.get_consumers(block)
+        if sch.get_consumers(crop):
+            sch.compute_inline(crop)
+    sums = [var.var for var in stmt.iter_vars if var.iter_type == IterVar.CommReduce]
+    for i, region in enumerate(stmt.reads):
+        axis = _axis_of(region, last)
+        if axis is None or (not tile.padded and (is_contiguous(region, last) or _is_weight(sch, region.source))):
+            continue
+        if not tile.padded:
+            sch.cache_read(block, i, "global")
+        indices = [bound.min for bound in region.region]
+        inner = [other for other, index in enumerate(indices) if any(index.same_as(var) for var in sums)]
+        outer = [other for other in range(len(indices)) if other != axis and other not in inner]
+        sch.transform_layout(block, ("read", i), _panels(outer, inner, axis, tile.width))
+    return [producer for producer in sch.get_producers(block) if is_spatial(sch, producer)]
+
+
+def _panels(outer: Sequence[int], inner: Sequence[int], axis: int, width: int) -> Callable[..., list[Any]]:
+    """The layout of panels: the outer axes, the number of the panel, the inner axes, and the column in the panel."""
+
+    def layout(*indices: Any) -> list[Any]:
+        return [
+            *(indices[i] for i in outer),
+            tvm.tirx.floordiv(indices[axis], width),
+            *(indices[i] for i in inner),
+            tvm.tirx.floormod(indices[axis], width),
+        ]
+
+    return layout
+
+
+def _is_weight(sch: Schedule, buffer: Any) -> bool:
+    """Whether a buffer is a weight that is packed when the network is compiled."""
+    function = sch.mod["main"]
+    free = function.attrs.get(FREE, ()) if function.attrs else ()
+    return any(function.params[int(i)].same_as(buffer) for i in free)
 
 
 def _inline_followers(sch: Schedule, block: Any) -> None:

@@ -1,4 +1,4 @@
-"""Builds TensorIR functions with elementwise functions as arithmetic that is vectorized.
+"""Replaces calls of elementwise functions by arithmetic that is vectorized.
 
 TVM leaves ``exp``, ``erf`` and others to the C library, which computes a single value at a time; a vectorized loop then
 takes 10 to 50 times as long as it needs for its memory. The relative error of the approximations here is at most 5e-7;
@@ -23,26 +23,10 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-#: Name of the pipeline of TVM's passes with :func:`lower_math`.
-_PIPELINE = "tvm_gnn_cost"
-
 #: The functions of the C library's libm that compute a value of a value, or of two.
 _LIBM = re.compile(
     rb"(?<=\0)(?:a?(?:cos|sin|tan)h?|atan2|cbrt|erfc?|exp(?:2|10|m1)?|fmod|log(?:2|10|1p)?|pow|[lt]gamma)f?(?=\0)"
 )
-
-
-def build(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
-    """Builds a module of TensorIR functions as ``tvm.tirx.build`` does, with vectorized elementwise functions.
-
-    Args:
-        mod: The module.
-        target: The target; for any but a CPU, this is TVM's build.
-    """
-    if target.kind.name != "llvm":
-        return tvm.tirx.build(mod, target)
-    tvm.tirx.register_tir_pipeline(_PIPELINE, _pipeline)
-    return tvm.tirx.build(mod, target, pipeline=_PIPELINE)
 
 
 def libm_calls(library: Path) -> set[str]:
@@ -52,31 +36,6 @@ def libm_calls(library: Path) -> set[str]:
         library: An ELF file; a name in its string tables counts.
     """
     return {name.decode() for name in _LIBM.findall(library.read_bytes())}
-
-
-def _pipeline() -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
-    """TVM's passes, with :func:`lower_math` before its own lowering of these functions."""
-    passes, host, device = tvm.tirx.get_tir_pipeline("s_tir")
-    first, last = (
-        tvm.tirx.transform.prim_func_pass(lambda function, _, __, change=change: change(function), opt_level=0)
-        for change in (_without_rsqrt, lower_math)
-    )
-    return (
-        tvm.ir.transform.Sequential([first, passes]),
-        lambda: tvm.ir.transform.Sequential([last, host()]),
-        device,
-    )
-
-
-def _without_rsqrt(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """A function without ``rsqrt``, whose loops TVM does not vectorize."""
-
-    def replaced(call: Any) -> Any:
-        if getattr(call.op, "name", "") != "tirx.rsqrt":
-            return call
-        return tirx.const(1, call.ty.dtype) / tirx.sqrt(call.args[0])
-
-    return tvm_ffi.structural_map(function, (tvm.ir.Call, replaced))
 
 
 def lower_math(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:

@@ -15,6 +15,7 @@ from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_
 from tvm_gnn_cost.lowering.indexing import stay_inside
 from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
 from tvm_gnn_cost.lowering.packing import free_weights
+from tvm_gnn_cost.lowering.padding import pad_weights
 from tvm_gnn_cost.lowering.winograd import use_winograd
 
 #: The convolutions that TVM lowers in NHWC; it does not lower transposed ones.
@@ -35,6 +36,7 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
         rearrange_constants,
         relax.transform.CanonicalizeBindings(),
         convert_layouts,
+        pad_weights,
     ):
         mod = item(mod)
     other = use_winograd(mod)

@@ -12,10 +12,7 @@ from tvm.ir.prim import expr as prim
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore, IterVar
 
-from tvm_gnn_cost.lowering.blocks import root_of
-
-#: Attribute of a function: indices of the parameters whose layout a schedule may choose.
-_FREE = "layout_free_buffers"
+from tvm_gnn_cost.lowering.blocks import FREE, root_of
 
 #: Annotation of a block that copies a weight into the layout that a schedule reads.
 _PACKS = "meta_schedule.layout_rewrite_preproc"
@@ -29,10 +26,10 @@ def free_weights(mod: tvm.IRModule) -> tvm.IRModule:
     """
     mod = relax.transform.AttachAttrLayoutFreeBuffers()(mod)
     for var, function in mod.functions_items():
-        free = function.attrs.get(_FREE, ()) if isinstance(function, tvm.tirx.PrimFunc) and function.attrs else ()
+        free = function.attrs.get(FREE, ()) if isinstance(function, tvm.tirx.PrimFunc) and function.attrs else ()
         kept = [int(i) for i in free if _is_factor(function, function.params[int(i)])]
         if len(kept) < len(free):
-            mod.update_func(var, function.with_attr(_FREE, kept))
+            mod.update_func(var, function.with_attr(FREE, kept))
     return mod
 
 

@@ -14,7 +14,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvm_gnn_cost.datasets.records import Failure
-from tvm_gnn_cost.lowering.fast_math import build
+from tvm_gnn_cost.lowering.code_generation import build
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, fault, verify, with_packers
 

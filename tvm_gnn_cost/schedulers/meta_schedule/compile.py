@@ -17,7 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.lowering import fast_math
+from tvm_gnn_cost.lowering import code_generation
 from tvm_gnn_cost.lowering.packing import prepack
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.machines import ThisMachine
@@ -130,5 +130,5 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
 
 def _object(functions: Mapping[Any, Any], path: Path, attrs: Any, target: tvm.target.Target) -> Any:
     """An object file of functions, to be linked into the network's library."""
-    fast_math.build(tvm.IRModule(functions, attrs=attrs), target).write_to_file(str(path))
+    code_generation.build(tvm.IRModule(functions, attrs=attrs), target).write_to_file(str(path))
     return tvm.runtime.load_static_library(str(path), [var.name_hint for var in functions])

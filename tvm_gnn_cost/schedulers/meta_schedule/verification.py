@@ -13,7 +13,7 @@ import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvm_gnn_cost.datasets.records import Failure
-from tvm_gnn_cost.lowering.fast_math import build
+from tvm_gnn_cost.lowering.code_generation import build
 from tvm_gnn_cost.measuring.arguments import Argument, Kind
 from tvm_gnn_cost.measuring.verification import make_reference
 from tvm_gnn_cost.schedulers.build_pool import Built
