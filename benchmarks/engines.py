@@ -132,6 +132,7 @@ def time_all(
             repeats=turns,
             seconds=seconds,
             limit=_LONGEST_S,
+            together=False,
             progress=console.log,
             interrupted=lambda: False,
         )

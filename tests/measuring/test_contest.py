@@ -43,6 +43,18 @@ def test_each_is_timed_in_turn_and_leaves_nothing(tmp_path: Path) -> None:
     assert psutil.Process().children() == before
 
 
+def test_those_that_measure_prepare_one_after_the_other(tmp_path: Path) -> None:
+    running: list[int] = []
+    found = run(
+        *(tmp_path, "0.001", "0.002"),
+        together=False,
+        progress=lambda _: running.append(len(psutil.Process().children())),
+    )
+    assert [len(one.seconds) for one in found] == [2, 2]
+    first, second, _ = running
+    assert second == first + 1
+
+
 def test_who_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     found = {one.name: one for one in run(tmp_path, "cannot", "raises", "0.001", "dies", "dies later")}
     logs = "; its output is in "

@@ -94,10 +94,11 @@ def test_an_onnx_model_has_its_peers(
     assert [one.name for one in tmp_path.iterdir()] == ["program.onnx"]
 
 
-def test_mnn_says_that_it_cannot_convert_a_network(tmp_path: Path) -> None:
-    pytest.importorskip("MNN")
+@pytest.mark.parametrize(("name", "says"), [("MNN", "cannot convert"), ("OpenVINO", "cannot compile .*: .*Unknown")])
+def test_an_engine_says_that_it_refuses_a_network(name: str, says: str, tmp_path: Path) -> None:
+    pytest.importorskip(PACKAGES[name])
     onnx = pytest.importorskip("onnx")
     graph = onnx.parser.parse_graph("g (float[2] x) => (float[2] y) { y = Unknown(x) }")
     path = save_program(onnx.helper.make_model(graph), tmp_path)
-    with pytest.raises(WorkError, match="MNN cannot"):
-        peers_of(path)["MNN"](path, [np.ones(2, np.float32)], 1)()
+    with pytest.raises(WorkError, match=f"{name} {says}"):
+        peers_of(path)[name](path, [np.ones(2, np.float32)], 1)

@@ -68,6 +68,7 @@ def contest(
     repeats: int = 10,
     seconds: float = 0.2,
     limit: float = 5.0,
+    together: bool = True,
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> list[Timed]:
@@ -80,6 +81,7 @@ def contest(
         seconds: Duration of a timing, which is the median of the runs in this time, at least one run. Many short
             timings average over the fluctuations of a shared machine.
         limit: Seconds after which a contestant is not timed again.
+        together: Whether all prepare at the same time; for those that measure while they prepare, one after the other.
         progress: Receives events.
         interrupted: Whether the user pressed Ctrl-C.
 
@@ -87,10 +89,13 @@ def contest(
         KeyboardInterrupt: if the user pressed Ctrl-C.
     """
     with ExitStack() as running:
-        processes = [running.enter_context(_Process(contestant, logs, interrupted)) for contestant in contestants]
-        for process in processes:
-            progress(Step(f"waiting for {process.timed.name}"))
-            process.answer(_LONGEST_START_S)
+        processes = []
+        for group in [contestants] if together else [[contestant] for contestant in contestants]:
+            started = [running.enter_context(_Process(contestant, logs, interrupted)) for contestant in group]
+            for process in started:
+                progress(Step(f"waiting for {process.timed.name}"))
+                process.answer(_LONGEST_START_S)
+            processes += started
         ready = [process.timed.name for process in processes if not process.timed.failure]
         progress(Stage(f"timing {', '.join(ready)}, interleaved"))
         with machine_to_itself():

@@ -100,7 +100,11 @@ def onnx_runtime(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -
 
 
 def openvino(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Run:
-    """OpenVINO, for latency; without the hint of a precision it computes with bfloat16 where the processor can."""
+    """OpenVINO, for latency; without the hint of a precision it computes with bfloat16 where the processor can.
+
+    Raises:
+        WorkError: OpenVINO cannot compile the network.
+    """
     from openvino import Core
 
     settings = {
@@ -108,7 +112,13 @@ def openvino(path: Path, inputs: Sequence[npt.NDArray[Any]], threads: int) -> Ru
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    request = Core().compile_model(as_onnx(path), "CPU", settings).create_infer_request()
+    source = as_onnx(path)
+    try:
+        request = Core().compile_model(source, "CPU", settings).create_infer_request()
+    except RuntimeError as error:
+        # The first lines are places in its source.
+        lines = [line for line in str(error).splitlines() if line and not line.startswith("Exception from")]
+        raise WorkError(f"OpenVINO cannot compile the network: {' '.join(lines)}") from error
     given = dict(enumerate(inputs))
     return lambda: list(request.infer(given, share_inputs=True, share_outputs=True).values())
 
