@@ -489,6 +489,13 @@ def test_operations_are_counted(task: Task) -> None:
     assert scheduler().flops(task) == pytest.approx(2 * rows * inner * columns, rel=0.01)
 
 
+def test_bytes_are_counted(task: Task) -> None:
+    """Inputs, weights, bias and outputs of the same product, in float32."""
+    shapes = {"meta-schedule": (16, 784, 512), "auto-scheduler": (1, 784, 128)}
+    rows, inner, columns = shapes[scheduler().name]
+    assert scheduler().traffic(task) == 4 * (rows * inner + inner * columns + columns + rows * columns)
+
+
 def test_a_network_that_tvm_cannot_compile_is_named(network: Network, target: Any) -> None:
     broken = replace(network, name="broken", mod=None)
     with pytest.raises(WorkError, match="TVM cannot compile broken: ") as error:

@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tvm_gnn_cost.measuring.bandwidth import CopySpeed
+from tvm_gnn_cost.schedulers.scheduler import Kernel, Profile
 from tvm_gnn_cost.tuning.report import headline, latency, tables, write_report
 from tvm_gnn_cost.tuning.result import CurvePoint, EndToEnd, NetworkTimes, Settings, StruckOff, TaskResult, TuneResult
 
@@ -21,11 +23,12 @@ def result() -> TuneResult:
         {"apache-tvm": "0.27.0.post1"},
         "2026-11-20",
         tasks=[
-            TaskResult("softmax", 1, untuned=0.0001, best=0.0002, trials=16, flops=1e5),
+            TaskResult("softmax", 1, untuned=0.0001, best=0.0002, trials=16, flops=1e5, bytes=8e5),
             TaskResult(HOSTILE, 2, untuned=0.050, best=0.010, trials=32, failed=3, flops=1e9),
             TaskResult("pool", 1, untuned=0.0002, best=None, trials=16, failed=16),
         ],
         curve=[CurvePoint(0, 0.0, 0.1003), CurvePoint(16, 30.0, 0.0603), CurvePoint(64, 90.0, 0.0203)],
+        copies=[CopySpeed(10**6, 1e10)],
         seconds={"mutation": 30.0, "prediction": 10.0, "building": 50.0, "running": 10.0},
         searched=True,
         end_to_end=EndToEnd(
@@ -64,11 +67,11 @@ def test_the_numbers(result):
     rows = {row[0]: row[1:] for row in tasks.rows}
     # The slowest in the tuned network first, with its part of 2 * 10 ms + 0.1 ms + 0.2 ms and its speed.
     assert list(rows) == [HOSTILE, "pool", "softmax", "weighted sum"]
-    assert rows[HOSTILE] == ("2", "10 ms", "98.5 %", "100", "50 %", "32", "3")
-    assert rows["softmax"] == ("1", "100 µs", "0.5 %", "1", "0 %", "16", "0")
-    assert rows["pool"] == ("1", "200 µs", "1.0 %", "-", "-", "16", "16")
+    assert rows[HOSTILE] == ("2", "10 ms", "98.5 %", "100", "50 %", "50 %", "32", "3")
+    assert rows["softmax"] == ("1", "100 µs", "0.5 %", "1", "0 %", "80 %", "16", "0")
+    assert rows["pool"] == ("1", "200 µs", "1.0 %", "-", "-", "-", "16", "16")
     # What did not get faster keeps its default schedule.
-    assert rows["weighted sum"] == ("", "20.3 ms", "100.0 %", "98.5", "49 %", "64", "19")
+    assert rows["weighted sum"] == ("", "20.3 ms", "100.0 %", "98.5", "49 %", "", "64", "19")
     assert "Every program failed, default schedule kept: pool." in tasks.note
     assert "default kept: softmax." in tasks.note
     assert end_to_end.rows == [
@@ -84,6 +87,32 @@ def test_the_numbers(result):
     assert shares["building"] == ("50.0 s", "50.0 %")
     assert shares["other"] == ("0.0 s", "0.0 %")
     assert shares["all"] == ("100.0 s", "100.0 %")
+
+
+def test_the_library_stands_beside_the_search(result):
+    kernels = [
+        Kernel("vm.builtin.alloc_tensor", 4, 8e-6),
+        Kernel("conv", 1, 0.012),
+        Kernel("pool", 1, 3e-4),
+        Kernel("conv_prepacked", 1, 0.006),
+        Kernel("copy", 2, 1e-3),
+    ]
+    result.profile = Profile(kernels, seconds=0.020, profiled=0.0209)
+    result.kernels = {"conv": 1, "conv_prepacked": 1, "pool": 2}
+    (table,) = [table for table in tables(result) if table.title == "Profile of the library"]
+    assert table.rows == [
+        (HOSTILE, "2", "20 ms", "18 ms", "90.0 %", "-2 ms"),
+        ("copy (no task)", "2", "-", "1 ms", "5.0 %", "-"),
+        ("pool", "1", "200 µs", "300 µs", "1.5 %", "+100 µs"),
+        ("outside the kernels", "", "-", "+700 µs", "3.5 %", "-"),
+        ("whole", "5", "-", "20 ms", "100.0 %", "-"),
+    ]
+    assert "A run takes 20 ms, and with the profiler 20.9 ms: it adds 100 µs to a call" in table.note
+    assert "alloc_tensor 4x 8 µs." in table.note
+    assert "more than a tenth" not in table.note
+    result.tasks[1].best = 0.005
+    (table,) = [table for table in tables(result) if table.title == "Profile of the library"]
+    assert table.note.endswith(f"Search and library differ by more than a tenth of the network: {HOSTILE} (+8 ms).")
 
 
 def test_a_task_that_another_one_replaces_comes_last(result):

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.measuring.bandwidth import CopySpeed
+from tvm_gnn_cost.schedulers.scheduler import Kernel, Profile
 from tvm_gnn_cost.tuning.result import (
     FILE_NAME,
     CurvePoint,
@@ -32,6 +34,8 @@ END_TO_END = EndToEnd(
     reference="PyTorch",
     peers=True,
 )
+PROFILE = Profile([Kernel("a", 2, 0.25), Kernel("vm.builtin.alloc_tensor", 3, 1e-6)], 0.5, 0.6)
+
 #: What a version before the peers saved.
 OLD_END_TO_END = {"untuned": [1.0], "tuned": [0.5], "untuned_difference": 1e-7, "tuned_difference": 2e-7}
 
@@ -68,6 +72,7 @@ def test_the_records_decide_what_was_measured() -> None:
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = result()
     found.end_to_end = END_TO_END
+    found.copies, found.profile, found.kernels = [CopySpeed(1024, 1e10)], PROFILE, {"a": 0}
     found.spend("mutation", 1.0)
     found.spend("mutation", 2.0)
     found.save(tmp_path)
@@ -103,6 +108,20 @@ def test_speeds_follow_from_operations_and_seconds() -> None:
         *(("tuned", 32.0), ("PyTorch", None), ("untuned", 16.0)),
     ]
     assert json.dumps(data)
+
+
+def test_the_roofline_is_the_slower_of_operations_and_bytes() -> None:
+    found = result()
+    task = replace(found.tasks[1], flops=4e9, bytes=1e9)
+    assert found.share_of_roofline(task) is None
+    found.copies = [CopySpeed(10**6, 1e10), CopySpeed(10**8, 2e9)]
+    assert found.share_of_roofline(task) == pytest.approx(0.5)
+    found.end_to_end = END_TO_END
+    # Operations for 0.4 s, and bytes for 0.5 s.
+    assert found.share_of_roofline(task) == pytest.approx(0.5)
+    assert found.share_of_roofline(replace(task, bytes=0.0)) == pytest.approx(0.4)
+    assert found.share_of_roofline(replace(task, untuned=None)) is None
+    assert [one["of_roofline"] for one in found.as_json()["tasks"]] == pytest.approx([0.15, 0.4])
 
 
 def test_of_two_tasks_that_compute_the_same_the_faster_one_is_used() -> None:
@@ -186,6 +205,11 @@ def networks(*found: dict[str, object], **changes: object) -> dict[str, object]:
     return {"end_to_end": whole}
 
 
+def profile(**changes: object) -> dict[str, object]:
+    kernel = {"name": "a", "calls": 1, "seconds": 1.0, **changes}
+    return {"profile": {"kernels": [kernel], "seconds": 1.0, "profiled": 1.0}}
+
+
 TUNED: dict[str, object] = {"name": "tuned", "seconds": [0.5]}
 
 
@@ -205,6 +229,13 @@ TUNED: dict[str, object] = {"name": "tuned", "seconds": [0.5]}
         (task(best="1"), r"the field 'tasks\[0\].best' has the wrong value '1'"),
         (task(best=math.inf), "a latency of task 0 must be between 1e-12 and "),
         (task(flops=-1), "the operations of task 0 must be between 0 and "),
+        (task(bytes=-1), "the bytes of task 0 must be between 0 and "),
+        ({"copies": [{"size": 0, "speed": 1e9}]}, "the size of a copy must be between 1 and "),
+        ({"copies": [{"size": 1, "speed": 0.0}]}, "the speed of a copy must be between 1 and "),
+        ({"kernels": {"a": 2}}, "the task of kernel 'a' must be between 0 and 1, not 2"),
+        (profile(calls=0), "the calls of kernel 'a' must be between 1 and "),
+        (profile(seconds=-1.0), "the seconds of kernel 'a' must be between 0 and "),
+        ({"profile": {"kernels": [], "seconds": 0.0, "profiled": 1.0}}, "the seconds of a profiled run must be"),
         (task(failed=1), "the failed programs of task 0 must be between 0 and 0, not 1"),
         (task(instead_of=1), "the rival of task 0 must be between 0 and 0, not 1"),
         (task(instead_of=0), "task 0 replaces itself"),

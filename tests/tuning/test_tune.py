@@ -79,6 +79,20 @@ def test_the_tasks_that_matter_are_measured_and_the_curve_falls(tuned: tuple[Pat
     assert load_result(work_dir) == result
 
 
+def test_the_library_is_profiled_by_task(tuned: tuple[Path, TuneResult, list[Event]]) -> None:
+    _, result, _ = tuned
+    assert result.copies
+    assert all(task.bytes > 0 for task in result.tasks)
+    assert (result.profile is None) == (scheduler().name == "auto-scheduler")
+    if result.profile is not None:
+        calls = {
+            result.kernels[kernel.name]: kernel.calls
+            for kernel in result.profile.kernels
+            if kernel.name in result.kernels
+        }
+        assert calls == dict.fromkeys(range(TASKS), 1)
+
+
 def test_every_batch_is_reported_with_its_task(tuned: tuple[Path, TuneResult, list[Event]]) -> None:
     _, result, events = tuned
     found = batches(events)
@@ -227,6 +241,7 @@ def test_other_machines_run_the_programs_and_the_network_and_one_may_die(tmp_pat
     assert result.trials >= 2 * TASKS
     assert sum(task.failed for task in result.tasks) == 0
     assert result.machine == {"processor": f"machines '{KEY}' of an RPC tracker"}
+    assert (result.profile, result.copies) == (None, [])
     assert result.end_to_end is not None
     assert [one.name for one in result.end_to_end.networks] == ["tuned", "untuned"]
     assert all((one.difference or 0.0) < 1e-5 and min(one.seconds) > 0 for one in result.end_to_end.networks)

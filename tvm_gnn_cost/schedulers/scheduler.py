@@ -338,6 +338,36 @@ class Machine(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, or a built-in function of the runtime, in a run of a compiled network.
+
+    Attributes:
+        name: Its name in the library.
+        calls: Number of its calls.
+        seconds: Seconds of all of these calls together.
+    """
+
+    name: str
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The time of a compiled network by kernel.
+
+    Attributes:
+        kernels: The kernels and built-in functions, in the order of their first calls; each second is counted once.
+        seconds: Median seconds of a run without the profiler.
+        profiled: Median seconds of a run with the profiler.
+    """
+
+    kernels: list[Kernel]
+    seconds: float
+    profiled: float
+
+
 class Loaded(Protocol):
     """A compiled network that can be run."""
 
@@ -350,9 +380,16 @@ class Loaded(Protocol):
     def seconds(self, inputs: Mapping[str, npt.NDArray[Any]], runs: int) -> list[float]:
         """Seconds of each of ``runs`` runs on these inputs, timed on the machine that runs them."""
 
+    def profile(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Profile | None:
+        """The time of a run on these inputs by kernel; None if the runtime has no profiler."""
+
 
 class Compiled(Protocol):
     """A network that was just compiled."""
+
+    @property
+    def tasks(self) -> Mapping[str, str]:
+        """Name of each kernel -> key of its task, for :meth:`Loaded.profile`."""
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
         """The network's outputs, if it was compiled for this machine; see :meth:`Loaded.run`."""
@@ -437,6 +474,9 @@ class Networks(Protocol):
 
     def flops(self, task: Task) -> float:
         """Floating point operations of one run of the task's program; a multiply-add counts as two."""
+
+    def traffic(self, task: Task) -> float:
+        """Bytes of a task's arguments and results, of which an argument that is only looked up counts in part."""
 
     def dtypes(self, task: Task) -> Sequence[str]:
         """The dtypes that a task's programs compute with."""

@@ -18,11 +18,19 @@ from tvm_gnn_cost.tuning.result import PHASES, CurvePoint, NetworkTimes, TuneRes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tvm_gnn_cost.schedulers.scheduler import Profile
+
 #: Name of the page in the work directory.
 FILE_NAME = "report.html"
 
 #: Columns of the throughput, and of its share of a large matrix product's on this machine.
 _SPEED = ("GFLOPS", "of peak")
+
+#: A kernel's difference between library and search that the report points out, relative to the network.
+_NOTABLE = 0.1
+
+#: Prefix of the functions of TVM's runtime in a profile.
+_BUILT_IN = "vm.builtin."
 
 _BLUE = "#1f6feb"
 
@@ -81,7 +89,12 @@ def headline(result: TuneResult) -> str:
 
 def tables(result: TuneResult) -> list[TableContent]:
     """The tables of a run: its tasks, the time by phase and, after the comparison, the network end to end."""
-    parts = [*([_struck(result)] if result.struck else []), _tasks(result), _time(result)]
+    parts = [
+        *([_struck(result)] if result.struck else []),
+        _tasks(result),
+        *([_profile(result, result.profile)] if result.profile is not None else []),
+        _time(result),
+    ]
     return parts if result.end_to_end is None else [*parts, _end_to_end(result)]
 
 
@@ -98,6 +111,7 @@ def _tasks(result: TuneResult) -> TableContent:
             latency(task.latency),
             "-" if math.isinf(whole) or not used else f"{100 * task.weight * task.latency / whole:.1f} %",
             *_speed(result, task.flops, task.latency),
+            _share(result.share_of_roofline(task)),
             str(task.trials),
             str(task.failed),
         )
@@ -106,14 +120,59 @@ def _tasks(result: TuneResult) -> TableContent:
     failed = sum(task.failed for task in result.tasks)
     times = (latency(whole), "100.0 %")
     rows.append(
-        ("weighted sum", "", *times, *_speed(result, result.flops, whole), str(result.trials), str(failed)),
+        ("weighted sum", "", *times, *_speed(result, result.flops, whole), "", str(result.trials), str(failed)),
     )
     return TableContent(
         "Tasks",
-        ("task", "weight", "latency", "share", *_SPEED, "trials", "failed"),
+        ("task", "weight", "latency", "share", *_SPEED, "of roofline", "trials", "failed"),
         rows,
         _kept(result),
     )
+
+
+def _profile(result: TuneResult, profile: Profile) -> TableContent:
+    """The time of the library by task, beside the time that the search measured."""
+    groups: dict[int | str, tuple[int, float]] = {}
+    kernels = [kernel for kernel in profile.kernels if not kernel.name.startswith(_BUILT_IN)]
+    for kernel in kernels:
+        group = result.kernels.get(kernel.name, kernel.name)
+        calls, seconds = groups.get(group, (0, 0.0))
+        groups[group] = (calls + kernel.calls, seconds + kernel.seconds)
+    rows, apart = [], []
+    for group, (calls, seconds) in sorted(groups.items(), key=lambda item: -item[1][1]):
+        task = result.tasks[group] if isinstance(group, int) else None
+        searched = calls * task.latency if task is not None else math.inf
+        name = task.name if task is not None else f"{group} (no task)"
+        share = f"{100 * seconds / profile.seconds:.1f} %"
+        rows.append((name, str(calls), latency(searched), latency(seconds), share, _signed(seconds - searched)))
+        if _NOTABLE * profile.seconds < abs(seconds - searched) < math.inf:
+            apart.append(f"{name} ({_signed(seconds - searched)})")
+    outside = profile.seconds - sum(kernel.seconds for kernel in kernels)
+    share = f"{100 * outside / profile.seconds:.1f} %"
+    rows.append(("outside the kernels", "", "-", _signed(outside), share, "-"))
+    rows.append(("whole", str(sum(kernel.calls for kernel in kernels)), "-", latency(profile.seconds), "100.0 %", "-"))
+    added = max(0.0, profile.profiled - profile.seconds) / sum(kernel.calls for kernel in profile.kernels)
+    built_in = [
+        f"{kernel.name.removeprefix(_BUILT_IN)} {kernel.calls}x {latency(kernel.seconds)}"
+        for kernel in profile.kernels
+        if kernel not in kernels
+    ]
+    sentences = [
+        "Slowest first; search: calls times the latency in the search, which has other values in memory and caches.",
+        f"A run takes {latency(profile.seconds)}, and with the profiler {latency(profile.profiled)}: it adds "
+        f"{latency(added)} to a call, a part of it to the call's time. Nothing is scaled.",
+    ]
+    if built_in:
+        sentences.append(f"Built-in functions, which take less without the profiler: {', '.join(built_in)}.")
+    if apart:
+        sentences.append(f"Search and library differ by more than a tenth of the network: {', '.join(apart)}.")
+    columns = ("kernel", "calls", "search", "library", "share", "difference")
+    return TableContent("Profile of the library", columns, rows, " ".join(sentences))
+
+
+def _signed(seconds: float) -> str:
+    """Seconds with their sign."""
+    return f"{'-' if seconds < 0 else '+'}{latency(abs(seconds))}" if math.isfinite(seconds) else "-"
 
 
 def _struck(result: TuneResult) -> TableContent:
@@ -127,7 +186,11 @@ def _speed(result: TuneResult, flops: float, seconds: float) -> tuple[str, str]:
     """The columns of _SPEED; - for tasks that only move data."""
     share = result.share_of_matrix_product(flops, seconds)
     speed = f"{flops / seconds / 1e9:.3g}" if flops and math.isfinite(seconds) else "-"
-    return speed, "-" if share is None else f"{100 * share:.0f} %"
+    return speed, _share(share)
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def _kept(result: TuneResult) -> str:
@@ -135,6 +198,11 @@ def _kept(result: TuneResult) -> str:
     used = [task for task, is_used in zip(result.tasks, result.used, strict=True) if is_used]
     replaced = [task.name for task in result.tasks if task not in used]
     sentences = ["Slowest first; share of the weighted sum."]
+    if result.copies:
+        sentences.append(
+            "Roofline: the time of the operations at the speed of a large matrix product, or of the bytes at the speed "
+            "of a copy, whichever is longer; reads alone may be faster."
+        )
     slower = [task.name for task in used if task.best is not None and not task.improved]
     if result.settings.trials == 0:
         sentences.append("No program was measured: the cost model chose the schedules.")

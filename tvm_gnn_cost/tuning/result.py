@@ -13,6 +13,8 @@ from typing import Any
 
 from tvm_gnn_cost.errors import InputError, check_range
 from tvm_gnn_cost.files import parse_json, write_json
+from tvm_gnn_cost.measuring.bandwidth import CopySpeed, seconds_to_copy
+from tvm_gnn_cost.schedulers.scheduler import Profile
 from tvm_gnn_cost.tuning.arguments import check_settings
 from tvm_gnn_cost.tuning.library import TunedNetwork
 from tvm_gnn_cost.typed_json import from_json
@@ -97,6 +99,7 @@ class TaskResult:
         instead_of: The position of the equivalent task that this task replaces in the network if it is faster; None if
             there is none.
         exhausted: Whether all programs of its design space are measured.
+        bytes: Bytes of its arguments and results.
     """
 
     name: str
@@ -108,6 +111,7 @@ class TaskResult:
     flops: float = 0.0
     instead_of: int | None = None
     exhausted: bool = False
+    bytes: float = 0.0
 
     def add(self, latencies: Sequence[float]) -> None:
         """Adds the latencies of measured programs in seconds, infinite for a failure."""
@@ -224,6 +228,8 @@ class TuneResult:
     ``searched`` is true after a search that was not interrupted: its budget was spent, or the design spaces exhausted.
     ``library`` is the tuned network's file in ``work_dir``, and ``struck`` lists the programs excluded from it.
     ``model_failures`` is None unless the cost model failed; candidates that it could not score were ranked at random.
+    ``copies`` is the speed of this machine's memory, and ``profile`` the time of the library by kernel, each of which
+    belongs to the task at position ``kernels[name]``; both are missing for a network that another machine runs.
     """
 
     settings: Settings
@@ -238,6 +244,9 @@ class TuneResult:
     library: str = ""
     end_to_end: EndToEnd | None = None
     struck: list[StruckOff] = field(default_factory=list)
+    copies: list[CopySpeed] = field(default_factory=list)
+    profile: Profile | None = None
+    kernels: dict[str, int] = field(default_factory=dict)
     work_dir: Path = field(default=Path(), compare=False, repr=False)
 
     @property
@@ -323,6 +332,17 @@ class TuneResult:
         product = self.end_to_end.matrix_product if self.end_to_end is not None else None
         return flops / seconds / product if product and flops and math.isfinite(seconds) else None
 
+    def share_of_roofline(self, task: TaskResult) -> float | None:
+        """The least time that a task's operations and its bytes need on this machine, relative to its latency.
+
+        The operations take as long as in a large matrix product, the bytes as in a copy (Williams et al. 2009, The
+        roofline model). None if unknown.
+        """
+        share = self.share_of_matrix_product(task.flops, task.latency) or 0.0
+        if self.copies and math.isfinite(task.latency):
+            share = max(share, seconds_to_copy(task.bytes, self.copies) / task.latency)
+        return share or None
+
     def as_json(self) -> dict[str, Any]:
         """The result as JSON, with the throughputs derived from it."""
 
@@ -334,7 +354,7 @@ class TuneResult:
 
         data = self._fields()
         for fields, task, used in zip(data["tasks"], self.tasks, self.used, strict=True):
-            fields |= speed(task.flops, task.latency) | {"used": used}
+            fields |= speed(task.flops, task.latency) | {"of_roofline": self.share_of_roofline(task), "used": used}
         if self.end_to_end is not None:
             for fields, network in zip(data["end_to_end"]["networks"], self.end_to_end.networks, strict=True):
                 fields |= speed(self.flops, network.latency)
@@ -379,6 +399,7 @@ def _check(result: TuneResult) -> None:
         what = f"of task {i}"
         check_range(f"the weight {what}", task.weight, 1, 2**31)
         check_range(f"the operations {what}", task.flops, 0, 1e30)
+        check_range(f"the bytes {what}", task.bytes, 0, 1e30)
         for latency in (task.untuned, task.best):
             check_range(f"a latency {what}", latency, *_LATENCY)
         check_range(f"the failed programs {what}", task.failed, 0, task.trials)
@@ -393,6 +414,17 @@ def _check(result: TuneResult) -> None:
         check_range("the failures of the cost model", result.model_failures.failed, 1, result.model_failures.batches)
     for phase, seconds in result.seconds.items():
         check_range(f"the seconds of phase '{phase}'", seconds, 0, _LONGEST)
+    for copy in result.copies:
+        check_range("the size of a copy", copy.size, 1, 2**63)
+        check_range("the speed of a copy", copy.speed, 1, 1e30)
+    for name, place in result.kernels.items():
+        check_range(f"the task of kernel '{name}'", place, 0, len(result.tasks) - 1)
+    if result.profile is not None:
+        for kernel in result.profile.kernels:
+            check_range(f"the calls of kernel '{kernel.name}'", kernel.calls, 1, 2**31)
+            check_range(f"the seconds of kernel '{kernel.name}'", kernel.seconds, 0, _LONGEST)
+        for seconds in (result.profile.seconds, result.profile.profiled):
+            check_range("the seconds of a profiled run", seconds, *_LATENCY)
     if result.end_to_end is not None:
         check_range("the number of networks", len(result.end_to_end.networks), 1, 100)
         check_range("the speed of a matrix product", result.end_to_end.matrix_product, 1, 1e30)

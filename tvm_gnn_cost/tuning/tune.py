@@ -15,12 +15,13 @@ from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.importing.names import check_network, name_of
 from tvm_gnn_cost.installed import require_compiler
+from tvm_gnn_cost.measuring.bandwidth import copy_speeds
 from tvm_gnn_cost.measuring.machine import Tracker, describe_measuring, timed, tracker_at
 from tvm_gnn_cost.progress import Note, Progress, Stage, ignore
 from tvm_gnn_cost.schedulers import NAMES
 from tvm_gnn_cost.schedulers import scheduler as scheduler_named
 from tvm_gnn_cost.schedulers.machines import count_machines, machine_of
-from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Scheduler, Task
+from tvm_gnn_cost.schedulers.scheduler import Machine, Network, Profile, Scheduler, Task
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.tuning.arguments import check_cost_model, check_settings
 from tvm_gnn_cost.tuning.choosing import Chooser
@@ -28,6 +29,7 @@ from tvm_gnn_cost.tuning.compiling import Compiler, run_once
 from tvm_gnn_cost.tuning.end_to_end import compare_elsewhere, compare_end_to_end
 from tvm_gnn_cost.tuning.library import write_library
 from tvm_gnn_cost.tuning.models import name_of_model, resolved
+from tvm_gnn_cost.tuning.profiling import profile_library
 from tvm_gnn_cost.tuning.result import ModelFailures, Settings, TaskResult, TuneResult, resume
 from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, samples_of_a_task, search
 
@@ -196,10 +198,13 @@ def _run(
             TaskResult(
                 *(task.name, task.weight, None),
                 flops=scheduler.flops(task),
+                bytes=scheduler.traffic(task),
                 instead_of=places[task.instead_of] if task.instead_of else None,
             )
             for task in tasks
         ]
+        if tracker is None:
+            result.copies = copy_speeds()
         if settings.trials != 0:
             progress(Stage("measuring the default schedules of the small tasks"))
             _measure_untuned(scheduler, tasks, target, tracker, result, work_dir)
@@ -253,6 +258,10 @@ def _run(
                     allowed=compiler.allowed,
                     **following,
                 )
+            if machine is None:
+                places = {task.key: i for i, task in enumerate(tasks)}
+                result.kernels = {name: places[key] for name, key in tuned.tasks.items() if key in places}
+                result.profile = _profile(scheduler.name, library, network, progress)
     result.end_to_end = compared
     result.save(work_dir)
     difference = result.end_to_end.tuned.difference
@@ -261,6 +270,16 @@ def _run(
             f"{library} differs from {result.end_to_end.reference} in another process: an output "
             f"differs by {100 * difference:.2g}% of its largest value, more than rounding explains; do not use it"
         )
+
+
+def _profile(scheduler: str, library: Path, network: Network, progress: Progress) -> Profile | None:
+    """The time of the tuned library by kernel; None with a note if it cannot be had."""
+    progress(Stage("timing the kernels of the tuned network"))
+    try:
+        return profile_library(scheduler, library, network.inputs)
+    except WorkError as error:
+        progress(Note(str(error)))
+        return None
 
 
 @contextmanager

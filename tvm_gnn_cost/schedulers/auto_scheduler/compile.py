@@ -60,6 +60,9 @@ class LoadedNetwork:
         timed = self.executor.module.time_evaluator("run", self.device, number=1, repeat=runs)()
         return [float(second) for second in timed.results]
 
+    def profile(self, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
+        """None: the graph executor has no profiler."""
+
 
 class CompiledNetwork:
     """A network that was just compiled.
@@ -80,6 +83,8 @@ class CompiledNetwork:
         }
         history = nullcontext() if schedules is None else auto_scheduler.ApplyHistoryBest(list(schedules))
         options = {} if schedules is None else with_records
+        #: There is no profile that would need the tasks of the kernels.
+        self.tasks: dict[str, str] = {}
         with history, tvm.transform.PassContext(opt_level=3, **options):
             self.library = relay.build(network.mod, target=target, params=dict(network.params))
 

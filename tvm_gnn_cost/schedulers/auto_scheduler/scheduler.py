@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib import import_module
@@ -117,6 +118,10 @@ class AutoScheduler:
     def flops(self, task: Task) -> float:
         # Negative where TVM cannot count them, as in a pooling.
         return max(0.0, float(task.workload.compute_dag.flop_ct))
+
+    def traffic(self, task: Task) -> float:
+        tensors = task.workload.compute_dag.tensors
+        return float(sum(math.prod(map(int, each.shape)) * tvm.DataType(each.dtype).bits // 8 for each in tensors))
 
     def sample(self, task: Task, target: Target, count: int, seed: int) -> list[Any]:
         return sample_states(task.workload, count, seed)

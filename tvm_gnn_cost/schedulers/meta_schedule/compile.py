@@ -21,8 +21,9 @@ from tvm_gnn_cost.lowering import code_generation
 from tvm_gnn_cost.lowering.packing import prepack
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.machines import ThisMachine
+from tvm_gnn_cost.schedulers.meta_schedule.profiling import profile
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import without_stderr
-from tvm_gnn_cost.schedulers.scheduler import Machine
+from tvm_gnn_cost.schedulers.scheduler import Machine, Profile
 
 
 def load_library(path: Path, machine: Machine | None = None) -> LoadedNetwork:
@@ -67,6 +68,10 @@ class LoadedNetwork:
         timed = self.executor.time_evaluator("invoke_stateful", self.device, number=1, repeat=runs)("main")
         return [float(second) for second in timed.results]
 
+    def profile(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Profile:
+        """The time of a run by kernel."""
+        return profile(self.executor, self.bind(inputs))
+
 
 def _flat(outputs: Any) -> Iterator[Any]:
     """The tensors of outputs that may be tuples in tuples."""
@@ -87,10 +92,20 @@ class CompiledNetwork:
     """
 
     def __init__(self, mod: tvm.IRModule, target: tvm.target.Target, schedules: ms.Database | None) -> None:
+        normalized = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
+        keys = {
+            var.name_hint: ms.utils.shash2hex(normalized(function))
+            for var, function in mod.functions_items()
+            if isinstance(function, tvm.tirx.PrimFunc)
+        }
         if schedules is not None:
             with target, schedules:
                 mod = relax.transform.MetaScheduleApplyDatabase()(mod)
             mod = prepack(mod, target)
+        # A function whose weights are packed has another name.
+        names = {var.name_hint: var.name_hint.removesuffix("_prepacked") for var in mod.get_global_vars()}
+        #: Name of each kernel -> key of its task.
+        self.tasks = {name: keys[original] for name, original in names.items() if original in keys}
         self.executable = build(mod, target)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:

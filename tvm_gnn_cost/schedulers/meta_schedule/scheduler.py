@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -106,6 +107,12 @@ class MetaSchedule:
 
     def flops(self, task: Task) -> float:
         return float(estimate_tir_flops(task.workload.dispatched[0]))
+
+    def traffic(self, task: Task) -> float:
+        about = parameters_of(task)
+        # A table is not read beyond what the iterations look up.
+        read = [(min(math.prod(argument.shape), about.work), argument.dtype) for argument in about.arguments]
+        return float(sum(count * tvm.DataType(dtype).itemsize for count, dtype in read))
 
     def sample(self, task: Task, target: tvm.target.Target, count: int, seed: int) -> list[Any]:
         return sample_random(task, target, count, seed)
