@@ -51,7 +51,7 @@ from engines_tables import (
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import parse_json, write_json, write_text
 from tvm_gnn_cost.measuring.contest import contest
-from tvm_gnn_cost.measuring.machine import OtherLoad, machine_to_itself, usable_cores
+from tvm_gnn_cost.measuring.machine import OtherLoad, describe_machine, machine_to_itself, usable_cores
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Network
 from tvm_gnn_cost.tuning.comparison import limit, relative_difference
@@ -250,9 +250,9 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
         write_pages(parse_json(arguments.json.read_text()), arguments.docs)
         return
     os.environ.update(environment())
-    found: dict[str, Any] = {}
     settings = {key: getattr(arguments, key) for key in ("minutes", "turns", "tvm")}
     settings |= {"threads": usable_cores(), "seed": _SEED}
+    found = networks_of(arguments.json, settings)
     for family, networks in FAMILIES.items():
         for network in networks:
             if network.name not in arguments.only:
@@ -261,6 +261,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
                 console.print(f"{network.name} is left out: {network.package} is not installed")
                 continue
             found[network.name] = run_network(network.name, family, arguments, folder)
+            found = {name: found[name] for name in NETWORKS if name in found}
             write_result(arguments.json, "engines", settings, {"networks": found})
     minutes = arguments.minutes
     times = map(plain, rows(found, minutes))
@@ -269,6 +270,15 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     console.print(table_of("without a time", ("network", "engine", "reason"), failures(found), ("engine", "reason")))
     console.print(verdict(found, tuned_name(minutes), "", TUNED_AIMS), markup=False)
     console.print(verdict(found, UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS), markup=False)
+
+
+def networks_of(path: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The networks of an earlier result with these settings on this machine, which a run of others adds to."""
+    if path is None or not path.exists():
+        return {}
+    result = parse_json(path.read_text())
+    same = (result["settings"], result["machine"]) == (settings, describe_machine())
+    return dict(result["metrics"]["networks"]) if same else {}
 
 
 def write_pages(result: Mapping[str, Any], root: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.test_quick import quick_run
+from tvm_gnn_cost.measuring.machine import describe_machine
 
 onnx = pytest.importorskip("onnx")
 profiles = pytest.importorskip("engine_profiles")
@@ -141,6 +142,15 @@ def test_the_readme_and_the_page_are_those_of_the_result(tmp_path: Path) -> None
         result = json.loads(committed.read_text())
         assert (ROOT / "docs/results/engines.md").read_text() == tables.page(result)
         assert tables.summary(result) in (ROOT / "README.md").read_text()
+
+
+def test_a_run_of_some_networks_keeps_the_others_of_the_same_settings(tmp_path: Path) -> None:
+    engines = pytest.importorskip("engines")
+    path, settings = tmp_path / "result.json", RESULT["settings"]
+    assert engines.networks_of(path, settings) == {}
+    path.write_text(json.dumps(RESULT | {"machine": describe_machine()}))
+    assert list(engines.networks_of(path, settings)) == ["ahead", "behind"]
+    assert engines.networks_of(path, settings | {"minutes": 1.0}) == {}
 
 
 def test_every_family_has_five_networks_of_different_names() -> None:
