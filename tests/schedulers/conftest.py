@@ -25,13 +25,15 @@ QUICK = MeasureSettings(repeats=2)
 
 @dataclass
 class Listener:
-    """Remembers what a search reports, and interrupts or ends it after a number of batches."""
+    """Remembers what a search reports, and interrupts or ends it after a number of batches or with too little gain."""
 
     stop_after: float = float("inf")
     budget: float = float("inf")
+    least: float = 0.0
     events: list[Event] = field(default_factory=list)
     batches: list[tuple[int, list[float]]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    gains: list[float] = field(default_factory=list)
 
     def progress(self, event: Event) -> None:
         self.events.append(event)
@@ -41,6 +43,10 @@ class Listener:
 
     def finished(self) -> bool:
         return len(self.batches) >= self.budget
+
+    def worthwhile(self, gain: float) -> bool:
+        self.gains.append(gain)
+        return gain >= self.least
 
     def measured(self, task: int, latencies: Sequence[float]) -> None:
         self.batches.append((task, list(latencies)))

@@ -202,6 +202,8 @@ def test_an_unfinished_run_has_a_report_too(result, tmp_path):
 
 def test_the_headline_names_the_peers_and_only_without_them_the_untuned_network(result):
     assert headline(result) == ("resnet-18: 21 ms tuned; PyTorch 42 ms; after 64 measured programs in 1:40.")
+    stopped = dataclasses.replace(result, stopped="stopped early")
+    assert headline(stopped).endswith("after 64 measured programs in 1:40 (stopped early).")
     compared = result.end_to_end
     alone = dataclasses.replace(compared, networks=[compared.tuned, compared.networks[-1]])
     assert headline(dataclasses.replace(result, end_to_end=alone)) == (

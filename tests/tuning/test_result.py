@@ -177,6 +177,7 @@ def test_a_work_directory_is_resumed_with_more_trials_and_no_other_change(tmp_pa
 def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
     found = result()
     found.tasks[0].trials, found.searched, found.seconds = 8, True, {"building": 90.0}
+    found.stopped = "stopped early"
     found.save(tmp_path)
 
     def searched(trials: int | None, minutes: float | None) -> bool:
@@ -187,6 +188,8 @@ def test_another_budget_goes_on_unless_it_is_covered(tmp_path: Path) -> None:
     assert not searched(9, None)
     assert searched(None, 1.0)
     assert not searched(None, 2.0)
+    assert resume(replace(SETTINGS, trials=9), tmp_path, "r", {"torch": "2"}, {}).stopped == ""
+    assert resume(SETTINGS, tmp_path, "r", {"torch": "2"}, {}).stopped == "stopped early"
     assert searched(9, 1.0)
 
 

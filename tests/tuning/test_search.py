@@ -17,7 +17,8 @@ import pytest
 
 from tests.tuning.test_result import result
 from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.progress import Event, Stage, TrialsMeasured, ignore
+from tvm_gnn_cost.measuring.bandwidth import CopySpeed
+from tvm_gnn_cost.progress import Event, Note, Stage, TrialsMeasured, ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Task
 from tvm_gnn_cost.tuning import search as module
@@ -217,6 +218,29 @@ def test_a_budget_of_trials_or_of_minutes_ends_a_search(tmp_path: Path) -> None:
     assert not ResultListener(found, tmp_path, ignore, lambda: False).finished()
     found.seconds = {"building": 61.0}
     assert ResultListener(found, tmp_path, ignore, lambda: False).finished()
+
+
+def test_a_search_without_a_limit_of_trials_ends_when_little_is_expected(tmp_path: Path) -> None:
+    found, events = result(), list[Event]()
+    listener = ResultListener(found, tmp_path, events.append, lambda: False)
+    # The trials that were asked for are measured.
+    assert listener.worthwhile(0.0)
+    found.settings = replace(found.settings, trials=None, minutes=5.0)
+    found.seconds = {"building": 61.0}
+    listener = ResultListener(found, tmp_path, events.append, lambda: False)
+    assert listener.worthwhile(0.001 * found.latency)
+    assert (found.stopped, events) == ("", [])
+    assert not listener.worthwhile(0.0001 * found.latency)
+    assert found.stopped.startswith("stopped early after 1:01: another batch is expected to gain less than 0.05%")
+    assert events == [Note(found.stopped)]
+
+
+def test_operations_and_bytes_bound_a_task() -> None:
+    task = TaskResult("a", 1, None, flops=2.1e9, bytes=3e6)
+    copies = [CopySpeed(10**7, 1e9)]
+    assert module._floor(task, 1e9, []) == pytest.approx(2.0)
+    assert module._floor(task, 1e12, copies) == pytest.approx(2e-3)
+    assert module._floor(task, 0.0, []) == 0.0
 
 
 def test_one_ctrl_c_is_noted_and_the_work_goes_on() -> None:

@@ -278,6 +278,9 @@ class SearchListener(Protocol):
     def finished(self) -> bool:
         """Whether the budget is spent, so that the search must end."""
 
+    def worthwhile(self, gain: float) -> bool:
+        """Whether to go on if another batch is expected to gain at most so many seconds per run of the network."""
+
     def measured(self, task: int, latencies: Sequence[float]) -> None:
         """Receives a measured batch: the task's position and the seconds of each program, infinite if it failed."""
 

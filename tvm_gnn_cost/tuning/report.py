@@ -83,7 +83,8 @@ def headline(result: TuneResult) -> str:
     compared = ", ".join(f"{network.name} {latency(network.latency)}" for network in peers)
     return (
         f"{result.settings.network}: {latency(tuned.latency)} tuned; {f'{compared}; ' if compared else ''}"
-        f"after {result.trials} measured programs in {duration(result.searching_seconds)}."
+        f"after {result.trials} measured programs in {duration(result.searching_seconds)}"
+        f"{f' ({result.stopped})' if result.stopped else ''}."
     )
 
 

@@ -225,7 +225,8 @@ class ModelFailures:
 class TuneResult:
     """A tuning run.
 
-    ``searched`` is true after a search that was not interrupted: its budget was spent, or the design spaces exhausted.
+    ``searched`` is true after a search that was not interrupted: its budget was spent, the design spaces exhausted, or
+    no more gain expected, which ``stopped`` says; it is empty otherwise.
     ``library`` is the tuned network's file in ``work_dir``, and ``struck`` lists the programs excluded from it.
     ``model_failures`` is None unless the cost model failed; candidates that it could not score were ranked at random.
     ``copies`` is the speed of this machine's memory, and ``profile`` the time of the library by kernel, each of which
@@ -240,6 +241,7 @@ class TuneResult:
     curve: list[CurvePoint] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     searched: bool = False
+    stopped: str = ""
     model_failures: ModelFailures | None = None
     library: str = ""
     end_to_end: EndToEnd | None = None
@@ -471,5 +473,6 @@ def resume(
         )
     if (settings.trials, settings.minutes) != (result.settings.trials, result.settings.minutes):
         result.settings = settings
+        result.stopped = ""
         result.searched = settings.covered_by(result.trials, result.searching_seconds)
     return result

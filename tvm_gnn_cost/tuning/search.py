@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.measuring.bandwidth import CopySpeed, seconds_to_copy
 from tvm_gnn_cost.measuring.machine import Tracker, timed
-from tvm_gnn_cost.progress import Progress, Stage, Step, TrialsMeasured
+from tvm_gnn_cost.progress import Note, Progress, Stage, Step, TrialsMeasured
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, SearchSettings, Task, Tuning
-from tvm_gnn_cost.tuning.result import CurvePoint, TuneResult
+from tvm_gnn_cost.tuning.result import CurvePoint, TaskResult, TuneResult
 
 #: Maximum latency of a task relative to its equivalent task, after the first programs of both, for a further search.
 _STILL_OPEN = 1.2
@@ -60,12 +61,25 @@ def search(
         settings.population_size,
         settings.seed,
         tuple(task.latency if is_open else 0.0 for task, is_open in zip(result.tasks, open_tasks(result), strict=True)),
-        # Noise, and that a task may be faster than all others so far.
-        tuple(task.flops / (1.05 * fastest) if fastest else 0.0 for task in result.tasks),
+        tuple(_floor(task, fastest, result.copies) for task in result.tasks),
         screening.tracker,
     )
     listener.next_part()
     scheduler.search(tasks, model, listener.work_dir, later, listener)
+
+
+def _floor(task: TaskResult, fastest: float, copies: Sequence[CopySpeed]) -> float:
+    """Estimated lower bound of a task's seconds.
+
+    Args:
+        task: The task.
+        fastest: Operations per second of the fastest task; 0 if unknown.
+        copies: The speed of the memory; empty if unknown.
+    """
+    # Noise, and that a task may be faster than all others so far.
+    operations = task.flops / (1.05 * fastest) if fastest else 0.0
+    # A copy writes half of its bytes, which takes longer than reading them.
+    return max(operations, seconds_to_copy(task.bytes, copies) / 1.5 if copies else 0.0)
 
 
 def open_tasks(result: TuneResult) -> list[bool]:
@@ -81,6 +95,9 @@ def open_tasks(result: TuneResult) -> list[bool]:
 
 #: Number of tasks whose programs are built together, so that no core idles between tasks.
 _TASKS_AT_ONCE = 8
+
+#: Expected gain of a batch that is worth its time, relative to the network's latency.
+_WORTHWHILE = 0.0005
 
 #: Tasks that together take a smaller share of the network's time are not measured.
 _NEGLIGIBLE = 0.002
@@ -200,6 +217,22 @@ class ResultListener:
     def finished(self) -> bool:
         """Whether the budget of trials or of minutes is spent."""
         return self.result.settings.covered_by(self.result.trials, self.elapsed)
+
+    def worthwhile(self, gain: float) -> bool:
+        """Whether a batch with this expected gain is worth its time; a budget of trials is always spent.
+
+        If it is not, the result's ``stopped`` says so.
+        """
+        result = self.result
+        if result.settings.trials is not None or gain >= _WORTHWHILE * result.latency:
+            return True
+        minutes, seconds = divmod(int(self.elapsed), 60)
+        result.stopped = (
+            f"stopped early after {minutes}:{seconds:02d}: another batch is expected to gain less than "
+            f"{100 * _WORTHWHILE:g}% of the network's latency in every task"
+        )
+        self.progress(Note(result.stopped))
+        return False
 
     def measured(self, task: int, latencies: Sequence[float]) -> None:
         """Adds a batch of programs of a task."""

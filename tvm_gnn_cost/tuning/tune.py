@@ -86,7 +86,8 @@ def tune(
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         seed: Of the search.
         minutes: Minutes until the search ends, in all runs in ``work_dir``; loading the network counts, compiling and
-            comparing it come on top. No limit if None; 5 if there is no limit of trials either.
+            comparing it come on top. Without a limit of trials, MetaSchedule's search ends earlier if no task is
+            expected to gain 0.05% of the network in a batch. No limit if None; 5 if there is no limit of trials either.
         batch_size: Programs measured at a time.
         population_size: Candidates that the evolutionary search keeps.
         compare: Whether to time the installed peers (PyTorch, torch.compile, ExecuTorch, ONNX Runtime, OpenVINO, MNN)

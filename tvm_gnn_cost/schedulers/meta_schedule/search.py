@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,13 @@ tvm_ffi.register_error(WorkError)
 
 #: More programs than any search measures, because the listener ends the search.
 _UNLIMITED = 2**24
+
+#: Batches of a task of which no program runs, before it is given up.
+_TRIES = 3
+
+#: Expected gain of a task's first batch, as a share of what is left above the floor; factor of the expectation with
+#: each further batch; and the latency relative to the one before from which on a batch has not improved a task.
+_FIRST, _REST, _BETTER = 0.35, 0.65, 0.99
 
 #: Phase -> timers of MetaSchedule's profiler, without nested timers.
 _TIMERS = {
@@ -78,7 +85,7 @@ def search(
             strategy=strategy,
             seed=seed + 1,
         )
-        order = EagerGradient(settings.latencies, settings.floors, on.finished)
+        order = EagerGradient(settings.latencies, settings.floors, on)
 
         def now() -> Check:
             """The check of the current task."""
@@ -152,55 +159,79 @@ def phase_seconds(timers: Mapping[str, float]) -> dict[str, float]:
 
 @derived_object
 class EagerGradient(ms.task_scheduler.PyTaskScheduler):  # type: ignore[misc]
-    """Chooses the task with the largest expected gain (Ansor, Zheng et al. 2020, section 6.2).
+    """Chooses the task from which another batch is expected to gain most (see :class:`ExpectedGain`).
 
-    MetaSchedule's ``GradientBased`` does the same, but processes the measurements of a task only when it chooses the
-    task again: in the first round over a network it reports nothing, learns nothing and loses everything on Ctrl-C.
-    This scheduler processes a batch as soon as it was run. It also knows earlier measurements and a lower bound of
-    each task: a convolution that is as fast as the network's fastest convolution has little to gain.
+    MetaSchedule's ``GradientBased`` processes the measurements of a task only when it chooses the task again: in the
+    first round over a network it reports nothing, learns nothing and loses everything on Ctrl-C. This scheduler
+    processes a batch as soon as it was run.
 
     Args:
         latencies: Seconds of each task with the best schedule so far.
         floors: Estimated lower bound of each task's seconds.
-        finished: Whether the search must end.
-        alpha: Weight of the task's gain in the last batches; the weight of its latency is ``1 - alpha``.
-        window: Number of last batches.
+        on: Says whether the search must end.
     """
 
-    def __init__(
-        self,
-        latencies: Sequence[float],
-        floors: Sequence[float],
-        finished: Callable[[], bool],
-        alpha: float = 0.2,
-        window: int = 3,
-    ) -> None:
+    def __init__(self, latencies: Sequence[float], floors: Sequence[float], on: SearchListener) -> None:
         super().__init__()
-        self.best = [[latency] for latency in latencies]
-        self.floors, self.finished = floors, finished
-        self.alpha, self.window = alpha, window
+        self.tasks = [ExpectedGain(*task) for task in zip(latencies, floors, strict=True)]
+        self.on = on
         self.running: int | None = None
 
     def next_task_id(self) -> int:
         """Processes the last batch and returns the next task, or -1 if the search is over."""
         tasks = self._outer().tasks_
         if self.running is not None and not tasks[self.running].is_terminated:
-            self._note(self.running, self.join_running_task(self.running))
-        alive = [i for i, task in enumerate(tasks) if not task.is_terminated]
+            self.tasks[self.running].add(latencies_of(self.join_running_task(self.running)))
+        gains = {
+            i: float(task.task_weight) * self.tasks[i].seconds for i, task in enumerate(tasks) if not task.is_terminated
+        }
         self.running = None
-        if alive and not self.finished():
-            self.running = max(alive, key=lambda i: float(tasks[i].task_weight) * self._gain(i))
+        if gains and not self.on.finished() and self.on.worthwhile(max(gains.values())):
+            # Of tasks without any expected gain, the one with the fewest batches, and last those not to be searched.
+            self.running = max(gains, key=lambda i: (gains[i], self.tasks[i].best > 0, -self.tasks[i].batches))
         return self.running if self.running is not None else -1
 
-    def _note(self, task: int, results: Sequence[Any]) -> None:
-        self.best[task].append(min([self.best[task][-1], *latencies_of(results)]))
 
-    def _gain(self, task: int) -> float:
-        """Expected gain of another batch, in seconds per run of the task."""
-        best = self.best[task]
-        if math.isinf(best[-1]):
+class ExpectedGain:
+    """What another batch of programs is expected to gain in a task.
+
+    The first batch may gain a share of what is left above the floor. With each batch the expectation shrinks, unless
+    the batch gained more: a task that has stopped improving rests. Ansor (Zheng et al. 2020, section 6.2) expects the
+    latency divided by the number of batches, so that most batches go to the slowest task, whether it improves or not.
+
+    Args:
+        latency: Seconds of the task with the best schedule so far; 0 for a task that is not searched.
+        floor: Estimated lower bound of its seconds.
+
+    Attributes:
+        seconds: The expected gain per run of the task.
+        batches: Number of batches so far.
+
+    >>> gain = ExpectedGain(20.0, floor=10.0)
+    >>> gain.seconds
+    3.5
+    >>> gain.add([math.inf, 21.0])
+    >>> gain.seconds
+    2.275
+    """
+
+    def __init__(self, latency: float, floor: float) -> None:
+        self.best, self.floor, self.batches = latency, floor, 0
+        self.seconds = math.inf if math.isinf(latency) else _FIRST * self._left
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self.best - self.floor)
+
+    def add(self, latencies: Sequence[float]) -> None:
+        """Takes in the latencies of a batch in seconds, infinite for a failure."""
+        self.batches += 1
+        before, self.best = self.best, min([self.best, *latencies])
+        if math.isinf(self.best):
             # No program has run yet, and maybe none can.
-            return math.inf if len(best) <= 3 else 0.0
-        lately = (best[-1 - self.window] - best[-1]) / self.window if len(best) > self.window else best[-1]
-        expected = self.alpha * lately + (1 - self.alpha) * best[-1] / len(best)
-        return min(expected, max(0.0, best[-1] - self.floors[task]))
+            self.seconds = math.inf if self.batches < _TRIES else 0.0
+        elif math.isinf(before):
+            self.seconds = _FIRST * self._left
+        else:
+            gained = before - self.best if self.best < _BETTER * before else 0.0
+            self.seconds = min(self._left, _REST * max(self.seconds, gained))
