@@ -13,7 +13,8 @@ from tvm.tirx import ForKind
 
 from tvm_gnn_cost.lowering import design_space as module
 from tvm_gnn_cost.lowering.blocks import FREE, TILED, is_spatial
-from tvm_gnn_cost.lowering.design_space import RegisterTiling, Tile, design_space, vector_lanes
+from tvm_gnn_cost.lowering.design_space import RegisterTiling, Tile, design_space
+from tvm_gnn_cost.lowering.vectors import vector_lanes
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
 LANES = 16

@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_gnn_cost.lowering.fast_math import lower_math
-from tvm_gnn_cost.lowering.masking import masking
+from tvm_gnn_cost.lowering.vectors import more_vectors
 
 #: Name of the pipeline of passes.
 _PIPELINE = "tvm_gnn_cost"
@@ -37,7 +37,7 @@ def _pipeline() -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
         for change in (_without_rsqrt, lower_math)
     )
     return (
-        tvm.ir.transform.Sequential([first, masking(), passes]),
+        tvm.ir.transform.Sequential([first, more_vectors(), passes]),
         lambda: tvm.ir.transform.Sequential([last, host()]),
         device,
     )

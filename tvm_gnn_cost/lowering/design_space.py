@@ -24,6 +24,8 @@ from tvm_gnn_cost.lowering.blocks import (
     spread,
     vectorize_last,
 )
+from tvm_gnn_cost.lowering.row_tiling import RowTiling
+from tvm_gnn_cost.lowering.vectors import vector_lanes
 from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
 
 
@@ -35,15 +37,10 @@ def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply
     # Before TVM's rules inline the transforms.
     winograd = WinogradTiling(lanes, int(target.attrs.get("num-cores", 1)))
     later = [UnlessTiled(rule) for rule in (*rules[:first], RegisterTiling(lanes), *rules[first:])]
-    return ms.space_generator.PostOrderApply(sch_rules=[winograd, *later], postprocs="llvm", mutator_probs="llvm")
-
-
-def vector_lanes(target: tvm.target.Target) -> int:
-    """Number of float32 lanes of the target's vector registers."""
-    has = tvm.get_global_func("target.target_has_feature")
-    if has("avx512f", target):
-        return 16
-    return 8 if has("avx2", target) else 4
+    # Before TVM's rules inline the exponentials of a softmax into both of their consumers.
+    return ms.space_generator.PostOrderApply(
+        sch_rules=[winograd, RowTiling(lanes), *later], postprocs="llvm", mutator_probs="llvm"
+    )
 
 
 #: Numbers of vectors of a tile.

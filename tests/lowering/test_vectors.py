@@ -10,7 +10,7 @@ import tvm
 from tvm import te, tirx
 
 from tvm_gnn_cost.lowering.code_generation import build
-from tvm_gnn_cost.lowering.masking import masking
+from tvm_gnn_cost.lowering.vectors import more_vectors
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3"}
 ROWS = 3
@@ -45,7 +45,7 @@ def test_nothing_is_written_after_a_row(columns: int, lanes: int) -> None:
 
 def lowered(mod: tvm.IRModule) -> str:
     target = tvm.target.Target(TARGET)
-    return str(masking()(tirx.transform.BindTarget(target.with_host(target))(mod)).script())
+    return str(more_vectors()(tirx.transform.BindTarget(target.with_host(target))(mod)).script())
 
 
 def test_a_partial_vector_is_masked() -> None:
@@ -54,9 +54,57 @@ def test_a_partial_vector_is_masked() -> None:
     assert text.count("masked_store") == 1
 
 
-def test_functions_without_partial_vectors_are_unchanged() -> None:
-    mod = module(32, 16, lambda x, b, _: x * b)
-    tvm.ir.assert_structural_equal(masking()(mod), mod)
+def scheduled(arguments: list[Any]) -> tvm.IRModule:
+    """A reduction whose result is initialized before the loop."""
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func(arguments)}))
+    block = schedule.get_sblock("output")
+    schedule.decompose_reduction(block, schedule.get_loops(block)[-1])
+    return schedule.mod
+
+
+REDUCTIONS = {
+    "sum": (lambda x, k: te.sum(x, axis=k), np.sum),
+    "maximum": (lambda x, k: te.max(x, axis=k), np.max),
+    "minimum": (lambda x, k: te.min(x, axis=k), np.min),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 31, 32, 33, 64, 197, 513])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_reductions_accumulate_in_lanes(name: str, columns: int, dtype: str) -> None:
+    reduce, expected = REDUCTIONS[name]
+    data = te.placeholder((ROWS, columns), dtype, name="data")
+    bias = te.placeholder((columns,), dtype, name="bias")
+    scale = te.placeholder((ROWS,), dtype, name="scale")
+    k = te.reduce_axis((0, columns), "k")
+    output = te.compute((ROWS,), lambda m: reduce(data[m, k] * scale[m] + bias[k], k), name="output")
+    mod = scheduled([data, bias, scale, output])
+    if dtype == "float32":  # TVM reorders sums of integers
+        assert ("lanes" in lowered(mod)) == (columns >= 8)
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-9, 9, shape).astype(dtype) for shape in ((ROWS, columns), (columns,), (ROWS,))]
+    result = tvm.runtime.tensor(np.zeros(ROWS, dtype))
+    build(mod, tvm.target.Target(TARGET))["main"](*(tvm.runtime.tensor(array) for array in arrays), result)
+    np.testing.assert_allclose(
+        result.numpy(), expected(arrays[0] * arrays[2][:, None] + arrays[1], axis=1), rtol=2e-5, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        lambda data, m, k: data[k, m],  # not adjacent
+        lambda data, m, k: data[m, 63 - k],  # backwards
+        lambda data, m, k: tirx.if_then_else(k < 60, data[m, k], 0.0),  # a branch guards the load
+        lambda data, m, k: data[m, k // 2],
+    ],
+)
+def test_other_reductions_are_left_to_tvm(term: Any) -> None:
+    data = te.placeholder((64, 64), "float32", name="data")
+    k = te.reduce_axis((0, 64), "k")
+    output = te.compute((64,), lambda m: te.sum(term(data, m, k), axis=k), name="output")
+    assert "lanes" not in lowered(scheduled([data, output]))
 
 
 @pytest.mark.parametrize(
