@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_gnn_cost.lowering.fast_math import lower_math
+from tvm_gnn_cost.lowering.threads import on_one_thread
 from tvm_gnn_cost.lowering.vectors import more_vectors
 
 #: Name of the pipeline of passes.
@@ -18,6 +19,8 @@ _PIPELINE = "tvm_gnn_cost"
 
 def build(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """Builds a module of TensorIR functions as ``tvm.tirx.build`` does, with more of it in vectors.
+
+    Small functions run on one thread.
 
     Args:
         mod: The module.
@@ -32,12 +35,12 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
 def _pipeline() -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
     """TVM's passes, and those of this package before and after them."""
     passes, host, device = tvm.tirx.get_tir_pipeline("s_tir")
-    first, last = (
+    first, second, last = (
         tvm.tirx.transform.prim_func_pass(lambda function, _, __, change=change: change(function), opt_level=0)
-        for change in (_without_rsqrt, lower_math)
+        for change in (on_one_thread, _without_rsqrt, lower_math)
     )
     return (
-        tvm.ir.transform.Sequential([first, more_vectors(), passes]),
+        tvm.ir.transform.Sequential([first, second, more_vectors(), passes]),
         lambda: tvm.ir.transform.Sequential([last, host()]),
         device,
     )
