@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from tests.lowering.relax_modules import build
-from tvm_gnn_cost.lowering.indexing import stay_inside
+from tvm_gnn_cost.lowering.layouts import lower_operators
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 
@@ -30,7 +30,7 @@ def const(values: Array, dtype: str = "int64") -> relax.Expr:
 
 
 def run(emit: Callable[[Any], Any]) -> Array:
-    mod = stay_inside(build(lambda _, x: emit(x), DATA.shape))
+    mod = lower_operators(build(lambda _, x: emit(x), DATA.shape))
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     result: Array = machine["main"](tvm.runtime.tensor(DATA)).numpy()
     return result
@@ -130,7 +130,7 @@ def test_no_task_leaves_its_tensors(operator: Callable[[Any, Any], Any]) -> None
         with builder.dataflow():
             y = builder.emit_output(operator(x, at))
         builder.emit_func_output(y)
-    mod = relax.get_pipeline("zero")(stay_inside(builder.get()))
+    mod = relax.get_pipeline("zero")(lower_operators(builder.get()))
     assert extract_tasks(mod, local_target())
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     wild = np.random.default_rng(0).integers(-(2**62), 2**62, DATA.shape)

@@ -9,16 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tvm
 from tvm import relax, te, tirx, topi
-
-
-def stay_inside(mod: tvm.IRModule) -> tvm.IRModule:
-    """Lowers a module's operators as TVM does, with bounds on all indices.
-
-    Negative indices count from the end; an index that is out of bounds reads an arbitrary element of the tensor.
-    """
-    return relax.transform.LegalizeOps(_LOWERED)(mod)
 
 
 def _inside(index: Any, size: Any) -> Any:
@@ -175,7 +166,9 @@ def _fields(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:
     return [builder.emit(relax.TupleGetItem(value, number)) for number in range(len(value.ty.fields))]
 
 
-_LOWERED: dict[str, Callable[[relax.BlockBuilder, relax.Call], relax.Expr]] = {
+#: Operator -> its lowering, with bounds on all indices. Negative indices count from the end; an index that is out of
+#: bounds reads an arbitrary element of the tensor.
+LOWERED: dict[str, Callable[[relax.BlockBuilder, relax.Call], relax.Expr]] = {
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.gather_nd": _gather_nd,

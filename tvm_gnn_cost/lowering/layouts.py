@@ -10,9 +10,9 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
+from tvm_gnn_cost.lowering import indexing, normalization
 from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
 from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_of
-from tvm_gnn_cost.lowering.indexing import stay_inside
 from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
 from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.padding import pad_weights
@@ -43,8 +43,13 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
     return _lowered(mod), None if other is mod else _lowered(other)
 
 
+def lower_operators(mod: tvm.IRModule) -> tvm.IRModule:
+    """Lowers operators to TensorIR as TVM does, except for those that this package lowers itself."""
+    return relax.transform.LegalizeOps({**indexing.LOWERED, "relax.nn.layer_norm": normalization.layer_norm})(mod)
+
+
 def _lowered(mod: tvm.IRModule) -> tvm.IRModule:
-    for item in (stay_inside, relax.get_pipeline("zero"), free_weights):
+    for item in (lower_operators, relax.get_pipeline("zero"), free_weights):
         mod = item(mod)
     return mod
 

@@ -89,6 +89,13 @@ def layer_normalization(node: Primitive) -> list[relax.Expr]:
     """Layer norm; also returns the mean and the inverse standard deviation."""
     x, rank = node.emit(node.tensor(0)), len(node.shape(0))
     axes = list(range(positive(node.attribute("axis"), rank), rank))
+    parameters = [node.shape(i) == node.shape(0)[axes[0] :] for i in (1, 2) if node.has(i)]
+    # Relax's operator does not take float64.
+    if all(parameters) and node.dtype(0) == "float32" and not node.wants(1) and not node.wants(2):
+        scale = _as(node.tensor(1), node.dtype(0))
+        offset = _as(node.tensor(2), node.dtype(0)) if node.has(2) else relax.op.zeros_like(scale)
+        output = relax.op.nn.layer_norm(x, scale, offset, axes, float(node.attribute("epsilon")), center=node.has(2))
+        return [output, output, output]
     mean, variance = (node.emit(item) for item in (relax.op.mean(x, axes, True), relax.op.variance(x, axes, True)))
     inverse = node.emit(_inverse_deviation(node, variance, float(node.attribute("epsilon"))))
     output = relax.op.multiply(relax.op.multiply(relax.op.subtract(x, mean), inverse), node.tensor(1))
