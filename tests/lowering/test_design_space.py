@@ -113,6 +113,16 @@ def test_widths_orders_and_places_of_the_padding_are_all_offered() -> None:
     assert rule._tiles(35) == [Tile(1, 35)]
 
 
+def test_a_single_row_has_wider_tiles() -> None:
+    widths = {
+        np.prod([int(schedule.get(loop).extent) for loop in schedule.get_loops(block)[-2:]])
+        for schedule in spaces(product(1, 768))
+        for block in blocks(schedule)
+        if not is_spatial(schedule, block)
+    }
+    assert widths == {16 * 16, 12 * 16, 8 * 16}
+
+
 def test_an_axis_that_vectors_do_not_divide_is_padded() -> None:
     rule = RegisterTiling(LANES)._inst
     assert rule._padded(192) == []
@@ -120,8 +130,8 @@ def test_an_axis_that_vectors_do_not_divide_is_padded() -> None:
     assert rule._padded(197) == [Tile(1, 16, padded=True), Tile(2, 16, padded=True)]
     assert rule._padded(31) == [Tile(2, 16, padded=True), Tile(1, 16, padded=True)]
     padded = [schedule for schedule in spaces(product(5, 31)) if "_pad" in str(schedule.mod)]
-    # Two widths, two orders, packing before everything or for each chunk.
-    assert len(padded) == 2 * 2 * 2
+    # Two widths, two orders, packing before everything or for each chunk, with one thread or all.
+    assert len(padded) == 2 * 2 * 2 * 2
     # A weight cannot be packed twice.
     weight = product(5, 31)
     weight.update_func(weight.get_global_var("main"), weight["main"].with_attr(FREE, [1]))

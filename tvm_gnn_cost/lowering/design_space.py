@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import product
 from typing import Any, NamedTuple
 
 import tvm
@@ -45,6 +47,12 @@ def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply
 
 #: Numbers of vectors of a tile.
 _COUNTS = (6, 5, 4, 3, 2, 1)
+
+#: Those of a product with a single row, whose accumulators are along the row alone.
+_ROW_COUNTS = (16, 12, 8, 6, 4, 3, 2, 1)
+
+#: Multiplications of a product that may take less time than to start the threads: a few microseconds.
+_SMALL = 2**18
 
 
 class Tile(NamedTuple):
@@ -100,27 +108,32 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         extent = int(stmt.iter_vars[_last_spatial(stmt)].dom.extent)
         _inline_followers(sch, block)
         results = []
+        spatial = [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
+        counts = _COUNTS if math.prod(spatial) > extent else _ROW_COUNTS
+        is_small = math.prod(int(var.dom.extent) for var in stmt.iter_vars) < _SMALL
         has_weight = any(_is_weight(sch, region.source) for region in stmt.reads)
-        for tile in self._tiles(extent) + ([] if has_weight else self._padded(extent)):
+        for tile in self._tiles(extent, counts) + ([] if has_weight else self._padded(extent)):
             # The epilogue may have another shape than the reduction, and only products can be padded; TVM's rules
             # schedule other functions.
             with suppress(ScheduleError):
                 packed = sch.copy()
                 producers = _packed(packed, block, tile)
-                for weights_first in (False, True):
-                    for is_local in (False, True) if producers else (False,):
-                        copy = packed.copy()
-                        self._tile(copy, block, tile, weights_first, producers if is_local else [])
-                        results.append(copy)
+                for weights_first, is_local, is_serial in product((False, True), repeat=3):
+                    # Starting the other threads takes microseconds.
+                    if (is_local and not producers) or (is_serial and not is_small):
+                        continue
+                    copy = packed.copy()
+                    self._tile(copy, block, tile, weights_first, producers if is_local else [], is_serial)
+                    results.append(copy)
         return results or [sch]
 
-    def _tiles(self, extent: int) -> list[Tile]:
+    def _tiles(self, extent: int, counts: Sequence[int] = _COUNTS) -> list[Tile]:
         """The widest tiles that divide the last axis."""
         lanes = max(size for size in (self.lanes, 8, 4, 1) if size <= self.lanes and extent % size == 0)
         if lanes == 1:
             # An odd width may be a vector too, of up to four registers.
             return [Tile(1, max(size for size in range(1, 4 * self.lanes + 1) if extent % size == 0))]
-        return [Tile(count, lanes) for count in _COUNTS if extent % (count * lanes) == 0][:3]
+        return [Tile(count, lanes) for count in counts if extent % (count * lanes) == 0][:3]
 
     def _padded(self, extent: int) -> list[Tile]:
         """The tiles of whole vectors that exceed the last axis least; none if its extent is a multiple of a vector."""
@@ -129,7 +142,9 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         tiles = [Tile(count, self.lanes, padded=True) for count in _COUNTS if (count - 1) * self.lanes < extent]
         return sorted(tiles, key=lambda tile: -(-extent // tile.width) * tile.width)[:2]
 
-    def _tile(self, sch: Schedule, block: Any, tile: Tile, weights_first: bool, local: Sequence[Any]) -> None:
+    def _tile(
+        self, sch: Schedule, block: Any, tile: Tile, weights_first: bool, local: Sequence[Any], is_serial: bool
+    ) -> None:
         """Tiles a block.
 
         Args:
@@ -138,6 +153,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
             tile: The tile along the last axis.
             weights_first: Whether the outer loops iterate over pixels inside of channels.
             local: Producers to compute for each chunk of the parallel loop, in the cache; the others come before.
+            is_serial: Whether a single thread computes the chunks.
         """
         kinds = [var.iter_type for var in sch.get(block).iter_vars]
         loops = sch.get_loops(block)
@@ -177,7 +193,8 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         for producer in local:
             sch.compute_at(producer, chunks, preserve_unit_loops=True)
             vectorize_last(sch, producer, self.lanes)
-        sch.parallel(chunks)
+        if not is_serial:
+            sch.parallel(chunks)
         for loop in [*inner, vector]:
             sch.unroll(loop)
         sch.vectorize(lane)
