@@ -12,7 +12,7 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-from tests.lowering.test_design_space import candidates
+from tests.lowering.test_design_space import candidates, product
 from tvm_gnn_cost.lowering.blocks import TILED
 from tvm_gnn_cost.lowering.code_generation import build
 from tvm_gnn_cost.lowering.row_tiling import RowTiling
@@ -98,6 +98,9 @@ def test_functions_without_reductions_are_offered_both_ways(shape: tuple[int, ..
         function((5,), topi.nn.relu),  # less than a vector
         function((4, 16), lambda x: topi.add(topi.sum(x, 1, keepdims=True), topi.sum(x, 0, keepdims=True))),
         function((4, 16), lambda x: topi.argmax(x, 1)),
+        product(16, 48),
+        product(16, 48, transposed=True),
+        product(1, 48),
     ],
 )
 def test_other_functions_are_left_to_other_rules(mod: tvm.IRModule) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm.ir import Call
 from tvm.ir.utils import derived_object
@@ -109,7 +110,9 @@ def _row_axes(sch: Schedule, blocks: Sequence[Any]) -> int | None:
             continue
         stmt = sch.get(block)
         sums = [var.var for var in stmt.iter_vars if var.iter_type == IterVar.CommReduce]
-        if len(stmt.writes) != 1 or not any(_ends_with(region, sums) for region in stmt.reads):
+        summed = {region.source for region in stmt.reads if _reads_at(region, sums)}
+        # A product sums over two buffers.
+        if len(stmt.writes) != 1 or len(summed) != 1 or not any(_ends_with(region, sums) for region in stmt.reads):
             return None
         extents = [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
         kept.add(tuple(_without_units(extents)))
@@ -124,6 +127,14 @@ def _row_axes(sch: Schedule, blocks: Sequence[Any]) -> int | None:
     while axes < len(shape) and shape[axes] == 1:
         axes += 1
     return axes or None
+
+
+def _reads_at(region: Any, variables: Sequence[Any]) -> bool:
+    """Whether what a block reads depends on these variables."""
+    read: list[Any] = []
+    for bound in region.region:
+        tvm_ffi.structural_walk(bound.min, [(tvm.tirx.Var, read.append)])
+    return any(index.same_as(var) for index in read for var in variables)
 
 
 def _ends_with(region: Any, variables: Sequence[Any]) -> bool:
