@@ -131,7 +131,7 @@ def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | 
     >>> reshaped([1, 16, 4, 4], [4, 64], (0, 2, 3, 1)) is None
     True
     """
-    groups = _groups(shape, target)
+    groups = groups_of(shape, target)
     if groups is None:
         return None
     order = [axis for axis in form if shape[axis] != 1]
@@ -152,7 +152,7 @@ def reshaped(shape: Sequence[int], target: Sequence[int], form: Form) -> Form | 
     )
 
 
-def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+def groups_of(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
     """The smallest groups of axes that a reshape maps to each other, without axes of size 1."""
     if 0 in shape or 0 in target or math.prod(shape) != math.prod(target):
         return None
@@ -495,7 +495,7 @@ def _is_call(value: Any, name: str) -> bool:
 
 
 #: Elementwise operators.
-_ELEMENTWISE = (
+ELEMENTWISE = (
     *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "log"),
     *("negative", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),
     *("astype", "clip", "full_like", "ones_like", "zeros_like", "isfinite", "isinf", "isnan", "where"),
@@ -509,7 +509,7 @@ _ELEMENTWISE = (
 _RULES: dict[str, Callable[[Any, Forms], Step | None]] = {
     f"relax.{name}": rule
     for names, rule in (
-        (_ELEMENTWISE, _elementwise),
+        (ELEMENTWISE, _elementwise),
         ([f"nn.conv{n}d" for n in (1, 2, 3)], _convolution),
         ([f"nn.{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3)], _in_layout("layout")),
         (["image.resize2d", "image.resize3d"], _in_layout("layout")),

@@ -13,9 +13,13 @@ from tvm.ir.expr import GenericConst
 from tvm_gnn_cost.lowering import indexing, normalization
 from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
 from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_of
+from tvm_gnn_cost.lowering.identities import remove_identities
 from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
+from tvm_gnn_cost.lowering.normalizations import fuse_normalizations
 from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.padding import pad_weights
+from tvm_gnn_cost.lowering.products import read_in_place
+from tvm_gnn_cost.lowering.reshapes import sink_reshapes
 from tvm_gnn_cost.lowering.winograd import use_winograd
 
 #: The convolutions that TVM lowers in NHWC; it does not lower transposed ones.
@@ -34,8 +38,11 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
     for item in (
         relax.transform.DecomposeOpsForInference(),
         rearrange_constants,
-        relax.transform.CanonicalizeBindings(),
+        remove_identities,
         convert_layouts,
+        read_in_place,
+        fuse_normalizations,
+        sink_reshapes,
         pad_weights,
     ):
         mod = item(mod)
