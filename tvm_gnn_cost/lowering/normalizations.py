@@ -201,6 +201,8 @@ def _softmax_or_zero(x: te.Tensor, axis: int) -> te.Tensor:
 
     def value(*at: Any) -> Any:
         below = total(*row(at))
-        return tirx.Select(tirx.isnan(below), tirx.const(0, x.dtype), powers(*at) / below)
+        # It is zero where all elements are -inf, since TVM's maximum of these is the lowest finite number, and NaN
+        # where one is NaN or inf.
+        return tirx.Select(below > 0, powers(*at) / below, tirx.const(0, x.dtype))
 
     return te.compute(shape, value, name="softmax")

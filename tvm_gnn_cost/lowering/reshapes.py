@@ -5,7 +5,6 @@ A reshape between two kernels costs nothing; between a product and its epilogue,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +23,7 @@ _PRODUCTS = ("matmul", "call_tir", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for
 
 
 def sink_reshapes(mod: tvm.IRModule) -> tvm.IRModule:
-    """Moves reshapes behind elementwise operators, softmax and products by matrices, until they cancel or meet others.
-
-    Products by a matrix get two axes, so that a tile has rows of all batches.
-    """
+    """Moves reshapes behind elementwise operators, softmax and products by matrices, until they cancel."""
     sinking = _Sinking(mod)
     main = sinking.visit_expr(mod["main"])
     sinking.builder_.update_func(mod.get_global_var("main"), main)
@@ -161,17 +157,12 @@ class _Sinking(PyExprMutator):  # type: ignore[misc]
         return self.fused[value]
 
     def _matmul(self, call: relax.Call, shape: list[int]) -> relax.Expr:
-        """A product by a matrix, of two axes."""
+        """A product by a matrix, of the value before a reshape that adds or removes axes of size 1."""
         value, matrix = call.args
-        there = shape_of(value) or []
-        if matrix.ty.ndim != 2 or len(there) < 2:
-            return call
         source = self._source(value)
-        if source is None or source.ty.ndim < 2 or (shape_of(source) or [0])[-1] != there[-1]:
-            source = value
-        *rows, last = shape_of(source) or [0]
-        if sum(size > 1 for size in rows) > 1:
-            source = self.builder_.emit(relax.op.reshape(source, [math.prod(rows), last]))
-        if source.same_as(value):
+        if source is None or matrix.ty.ndim != 2 or value.ty.ndim < 2 or source.ty.ndim < 2:
+            return call
+        here, there = ([size for size in shape_of(item) or [] if size > 1] for item in (value, source))
+        if here != there or (shape_of(source) or [0])[-1] != (shape_of(value) or [0])[-1]:
             return call
         return relax.op.reshape(self.builder_.emit(relax.Call(call.op, [source, matrix], call.attrs)), shape)
