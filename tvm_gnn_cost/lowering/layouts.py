@@ -11,11 +11,11 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvm_gnn_cost.lowering import indexing, normalization
+from tvm_gnn_cost.lowering.composites import fuse_normalizations
 from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
 from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_of
 from tvm_gnn_cost.lowering.identities import remove_identities
 from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
-from tvm_gnn_cost.lowering.normalizations import fuse_normalizations
 from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.padding import pad_weights
 from tvm_gnn_cost.lowering.products import read_in_place
