@@ -205,6 +205,24 @@ def with_outer_epsilon(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr
     return relax.op.divide(centered, relax.op.add(deviation, relax.const(1e-9, "float32")))
 
 
+def test_a_group_norm_reads_channels_last_values_in_place() -> None:
+    def emit(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = builder.emit(relax.op.nn.conv2d(x, weights(8, 3, 3, 3), padding=(1, 1)))
+        groups = builder.emit(relax.op.reshape(y, (2, 4, 50)))
+        centered = builder.emit(relax.op.subtract(groups, builder.emit(relax.op.mean(groups, [2], True))))
+        variance = builder.emit(relax.op.variance(groups, [2], True))
+        deviation = builder.emit(relax.op.sqrt(relax.op.add(variance, relax.const(1e-5, "float32"))))
+        normalized = builder.emit(relax.op.reshape(relax.op.divide(centered, deviation), (2, 8, 5, 5)))
+        scaled = builder.emit(relax.op.nn.silu(relax.op.multiply(normalized, weights(8, 1, 1))))
+        return relax.op.nn.conv2d(scaled, weights(3, 8, 1, 1))
+
+    mod = build(emit, (2, 3, 5, 5))
+    lowered, _ = legalize(mod)
+    # The input and the output are transposed; scale and SiLU are one kernel.
+    assert dict(kinds(lowered)) == {"product": 2, "reduction": 1, "move": 2, "elementwise": 1}
+    np.testing.assert_allclose(outputs(lowered)[0], outputs(mod)[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("emit", [root_mean_square, of_differences, with_outer_epsilon])
 def test_a_normalization_is_one_kernel(emit: Callable[..., Any]) -> None:
     mod = build(emit, (3, 10, 16))

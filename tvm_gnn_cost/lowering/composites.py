@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_gnn_cost.lowering.forms import shape_of
 from tvm_gnn_cost.lowering.products import FUSABLE
+from tvm_gnn_cost.lowering.views import view_of, whole
 
 #: With fewer rows than this, and more elements, several kernels use more cores than one.
 _ROWS, _ELEMENTS = 16, 1 << 16
@@ -125,10 +126,22 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         count = math.prod(shape[axis] for axis in statistic.axes)
         if not count or (math.prod(shape) // count < _ROWS and math.prod(shape) > _ELEMENTS):
             return None
-        compute = partial(_norm, axes=statistic.axes, is_centered=statistic.is_centered, inner=inner, outer=outer)
-        return self.builder_.call_te(
-            compute, operand, primfunc_name_hint="normalize", primfunc_attrs={"op_pattern": FUSABLE}
+        # A group norm reads channels-last values as they are.
+        view = view_of(operand, self.lookup_binding)
+        grid = None if view is None or not view.is_rearranged() else view.grid()
+        if view is None or grid is None:
+            view, grid = whole(operand, shape), whole(operand, shape).grid()
+        assert grid is not None
+        places = [[grid.places[factor] for factor in axis] for axis in view.axes]
+        axes = sorted(place for axis in statistic.axes for place in places[axis])
+        source = self.builder_.emit(relax.op.reshape(view.source, list(grid.sizes)))
+        compute = partial(_norm, axes=axes, is_centered=statistic.is_centered, inner=inner, outer=outer)
+        result = self.builder_.call_te(
+            compute, source, primfunc_name_hint="normalize", primfunc_attrs={"op_pattern": FUSABLE}
         )
+        order = [place for axis in places for place in axis]
+        order = [place for place in range(len(grid.sizes)) if place not in order] + order
+        return relax.op.reshape(relax.op.permute_dims(self.builder_.emit(result), order), shape)
 
     def _guarded(self, call: relax.Call) -> relax.Expr:
         """where(isnan(y), 0, y) of a softmax y: the elements of a row are all NaN, or none is."""

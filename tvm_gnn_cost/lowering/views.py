@@ -49,6 +49,11 @@ class View:
         size = math.prod(shape_of(self.source) or ())
         return math.prod(self.shape) == size and _merged(sum(self.axes, ())) == _merged(_axis(size, 1))
 
+    def is_rearranged(self) -> bool:
+        """Whether it has each of the source's elements once."""
+        is_once = all(stride for axis in self.axes for _, stride in axis)
+        return is_once and math.prod(self.shape) == math.prod(shape_of(self.source) or ())
+
     def permuted(self, order: Sequence[int]) -> View:
         """Its axes in another order."""
         return replace(self, axes=tuple(self.axes[axis] for axis in order))
