@@ -65,3 +65,10 @@ def test_many_tasks_are_chosen_in_their_order(tmp_path: Path) -> None:
     schedules = Schedules(ranked={f"{number:02}": [f"right {number}"] for number in range(30)})
     chooser, _ = chooser_of(schedules, tmp_path)
     assert [one for _, one in chooser.choose().chosen] == [f"right {number}" for number in range(30)]
+
+
+def test_the_model_chooses_where_the_search_measured_only_the_default_schedule(tmp_path: Path) -> None:
+    schedules = Schedules(ranked={"a": ["right"], "b": ["other"]}, recorded={"b": [(3.0, "slower than the default")]})
+    chooser, _ = chooser_of(schedules, tmp_path, untuned=2.5)
+    choice = chooser.choose()
+    assert (choice.tuned, [one for _, one in choice.chosen]) == ([], ["right"])

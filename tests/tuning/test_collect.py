@@ -20,7 +20,7 @@ from tvm_gnn_cost.tuning.extract import extract
 
 pytestmark = pytest.mark.needs("tvm")
 
-WORKLOADS = ("softmax/0", "layer-norm/1")
+WORKLOADS = ("dense/0", "batch-matmul/1")
 
 
 def run(
