@@ -111,33 +111,33 @@ def products(candidates: int, dense: Sequence[tuple[int, int, int]]) -> dict[str
     """GFLOPS of products, and of those with the next multiple of 16 columns."""
     metrics = {}
     for rows, columns, terms in dense:
-        metrics[f"{rows} x {columns} x {terms}"] = _beside_multiple(
-            columns, lambda n, m=rows, k=terms: (_Dense(n, k).eval(), (torch.randn(m, k),), 2 * m * k), candidates
-        )
+        inputs: tuple[torch.Tensor, ...] = (torch.randn(rows, terms),)
+        pairs = [(_Dense(n, terms).eval(), inputs, 2 * rows * n * terms) for n in (columns, _multiple(columns))]
+        metrics[f"{rows} x {columns} x {terms}"] = _beside_multiple(columns, pairs, candidates)
     for batch, rows, columns, terms in ATTENTION:
-        metrics[f"{batch} x {rows} x {columns} x {terms}, activations"] = _beside_multiple(
-            columns,
-            lambda n, b=batch, m=rows, k=terms: (
-                *(_Scores(), (torch.randn(b, m, k), torch.randn(b, n, k))),
-                2 * b * m * k,
-            ),
-            candidates,
-        )
+        pairs = []
+        for n in (columns, _multiple(columns)):
+            inputs = (torch.randn(batch, rows, terms), torch.randn(batch, n, terms))
+            pairs.append((_Scores(), inputs, 2 * batch * rows * n * terms))
+        name = f"{batch} x {rows} x {columns} x {terms}, activations"
+        metrics[name] = _beside_multiple(columns, pairs, candidates)
     return metrics
 
 
-def _beside_multiple(columns: int, network: Callable[[int], tuple[Any, Any, int]], candidates: int) -> dict[str, float]:
-    multiple = -(-columns // 16) * 16
+def _multiple(columns: int) -> int:
+    return -(-columns // 16) * 16
+
+
+def _beside_multiple(columns: int, pairs: Sequence[tuple[Any, Any, int]], candidates: int) -> dict[str, float]:
     speeds = []
-    for number in (columns, multiple):
-        module, inputs, operations = network(number)
+    for module, inputs, operations in pairs:
         seconds = sum(min(_measured(task, candidates)) for task in _tasks(module, inputs))
-        speeds.append(operations * number / seconds / 1e9)
+        speeds.append(operations / seconds / 1e9)
     return {
         "GFLOPS": speeds[0],
         "GFLOPS of the multiple": speeds[1],
-        # A perfect product of padded columns does the operations of the multiple.
-        "share": speeds[0] / (speeds[1] * columns / multiple),
+        # A product of padded columns at the speed of the multiple does the operations of the multiple.
+        "share": speeds[0] / (speeds[1] * columns / _multiple(columns)),
     }
 
 

@@ -103,39 +103,48 @@ def _reduction(loop: tirx.For, local: set[Any], lanes: int) -> Any:
     if term is None or not _is_vector(term, variable, store.buffer):
         return loop
     count = next(count for count in _ACCUMULATORS if count * lanes <= extent)
-    width, index = count * lanes, str(variable.ty.dtype)
-    buffer = tirx.decl_buffer((width,), dtype, "lanes", scope="local")
+    index = str(variable.ty.dtype)
+    # Each buffer is read and written as a whole vector, so that LLVM keeps it in a register.
+    buffers = [tirx.decl_buffer((lanes,), dtype, f"lanes_{i}") for i in range(count)]
 
-    def accumulated(size: int, value: Callable[[Any], Any]) -> tirx.For:
+    def accumulated(buffer: Any, value: Callable[[Any], Any]) -> tirx.For:
         lane = tirx.Var("lane", index)
-        added = tirx.BufferStore(buffer, kind(buffer[lane], value(lane)), [lane])
-        return tirx.For(lane, 0, size, ForKind.VECTORIZED, added)
+        stored = tirx.BufferStore(buffer, value(lane), [lane])
+        return tirx.For(lane, 0, int(buffer.shape[0]), ForKind.VECTORIZED, stored)
 
-    def at(first: Any) -> Callable[[Any], Any]:
-        return lambda lane: _substituted(term, variable, first + lane)
+    def added(buffer: Any, first: Any) -> tirx.For:
+        return accumulated(buffer, lambda lane: kind(buffer[lane], _substituted(term, variable, first + lane)))
 
-    outer = tirx.Var("vector", index)
-    statements: list[Any] = [
-        tirx.AllocBuffer(buffer),
-        tirx.BufferStore(buffer, Broadcast(_IDENTITY[kind](dtype), width), [Ramp(0, 1, width)]),
-        tirx.For(outer, 0, extent // width, ForKind.SERIAL, accumulated(width, at(outer * width))),
-    ]
-    for first in range(extent // width * width, extent // lanes * lanes, lanes):
-        statements.append(accumulated(lanes, at(first)))
+    outer, width = tirx.Var("vectors", index), count * lanes
+    statements: list[Any] = []
+    for buffer in buffers:
+        statements += [tirx.AllocBuffer(buffer), accumulated(buffer, lambda _: _IDENTITY[kind](dtype))]
+    body = [added(buffer, outer * width + i * lanes) for i, buffer in enumerate(buffers)]
+    # TVM does not allow a sequence of one statement.
+    repeated = tirx.SeqStmt(body) if count > 1 else body[0]
+    statements.append(tirx.For(outer, 0, extent // width, ForKind.SERIAL, repeated))
+    for i, first in enumerate(range(extent // width * width, extent // lanes * lanes, lanes)):
+        statements.append(added(buffers[i], first))
     if extent % lanes:
-        loop_of_all = accumulated(lanes, at(extent // lanes * lanes))
-        inside = tirx.LT(loop_of_all.loop_var, tirx.const(extent % lanes, index))
-        partial = _Vector(loop_of_all.loop_var, lanes, local | {buffer}).masked(inside, loop_of_all.body)
+        whole = added(buffers[-1], extent // lanes * lanes)
+        inside = tirx.LT(whole.loop_var, tirx.const(extent % lanes, index))
+        partial = _Vector(whole.loop_var, lanes, local | set(buffers)).masked(inside, whole.body)
         if partial is None:
             return loop
         statements.append(partial)
-    for half in (width >> i for i in range(1, width.bit_length())):
 
-        def upper(lane: Any, half: int = half) -> Any:
-            return buffer[lane + half]
+    def combine(left: Any, right: Any, offset: int, size: int) -> Any:
+        result = tirx.decl_buffer((size,), dtype, "halves")
+        statements.append(tirx.AllocBuffer(result))
+        statements.append(accumulated(result, lambda lane: kind(left[lane], right[lane + offset])))
+        return result
 
-        statements.append(accumulated(half, upper))
-    statements.append(tirx.BufferStore(store.buffer, kind(store.buffer[store.indices[0]], buffer[0]), store.indices))
+    while len(buffers) > 1:
+        buffers = [combine(*pair, 0, lanes) for pair in zip(buffers[::2], buffers[1::2], strict=True)]
+    (total,) = buffers
+    while (size := int(total.shape[0])) > 1:
+        total = combine(total, total, size // 2, size // 2)
+    statements.append(tirx.BufferStore(store.buffer, kind(store.buffer[store.indices[0]], total[0]), store.indices))
     return tirx.SeqStmt(statements)
 
 
@@ -222,7 +231,11 @@ class _Vector:
             return None
         self._lane_mask = parts[0]
         ramp = self._ramp([parts[0].a])
-        return None if ramp is None else tirx.LT(ramp, Broadcast(parts[0].b, self.lanes))
+        if ramp is None:
+            return None
+        # The number of lanes that are left, in 32 bits: comparing 64-bit indices takes ten instructions.
+        left = tirx.min(parts[0].b - ramp.base, self.lanes).astype("int32")
+        return tirx.LT(Ramp(0, 1, self.lanes), Broadcast(left, self.lanes))
 
     def _ramp(self, indices: Any) -> Any:
         """The indices in all lanes; None if they are not adjacent."""
@@ -245,7 +258,7 @@ class _Vector:
 
     def _local(self, dtype: str) -> Any:
         """A local vector; LLVM keeps it in a register."""
-        buffer = tirx.decl_buffer((self.lanes,), dtype, f"vector_{len(self.statements)}", scope="local")
+        buffer = tirx.decl_buffer((self.lanes,), dtype, f"vector_{len(self.statements)}")
         self.statements.append(tirx.AllocBuffer(buffer))
         return buffer
 
