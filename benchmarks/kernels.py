@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -69,7 +70,7 @@ def elementwise(rounds: int) -> dict[str, dict[str, float]]:
         row = {}
         for _ in range(rounds):
             for kind, run in built.items():
-                seconds[kind] += call_seconds(lambda run=run: run(argument, result), 10)
+                seconds[kind] += call_seconds(partial(run, argument, result), 10)
         for kind, run in built.items():
             run(argument, result)
             expected = exact(values.astype(np.float64))
@@ -93,7 +94,7 @@ class _Dense(torch.nn.Module):
         super().__init__()
         self.layer = torch.nn.Linear(terms, columns)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.layer(x)
 
 
@@ -110,6 +111,7 @@ class _Softmax(torch.nn.Module):
 def products(candidates: int, dense: Sequence[tuple[int, int, int]]) -> dict[str, dict[str, float]]:
     """GFLOPS of products, and of those with the next multiple of 16 columns."""
     metrics = {}
+    pairs: list[tuple[Any, Any, int]]
     for rows, columns, terms in dense:
         inputs: tuple[torch.Tensor, ...] = (torch.randn(rows, terms),)
         pairs = [(_Dense(n, terms).eval(), inputs, 2 * rows * n * terms) for n in (columns, _multiple(columns))]

@@ -194,6 +194,7 @@ def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
     [
         ("extraction", ("ns_per_node", "speedup_over_per_store_feature")),
         ("kernel_overhead", ("64", "1024")),
+        pytest.param("kernels", ("elementwise", "products", "rows"), marks=pytest.mark.slow),
         pytest.param("data_card", ("programs", "tasks", "retest_pairwise_accuracy"), marks=pytest.mark.slow),
         ("tpugraphs_accuracy", ("models", "retest_tau")),
         pytest.param("tpugraphs_speed", ("cases",), marks=pytest.mark.slow),  # a process for each of its figures
