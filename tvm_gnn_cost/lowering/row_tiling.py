@@ -17,6 +17,9 @@ from tvm.tirx import ForKind, IterVar
 
 from tvm_gnn_cost.lowering.blocks import TILED, is_spatial, root_of
 
+#: Largest number of rows that a thread computes before it takes others.
+_MOST_ROWS = 64
+
 
 @derived_object
 class RowTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
@@ -76,17 +79,20 @@ class RowTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
                     sch.compute_inline(block)
         *others, last = sch.get_child_blocks(root)
         row = sch.fuse(*sch.get_loops(last)[:axes])
-        for block in reversed(others):
-            sch.compute_at(block, row)
-        for block in (*others, last):
-            self._vectorize(sch, block)
+        rows = [row]
         if parallel:
-            sch.parallel(row)
+            rows = sch.split(row, sch.sample_perfect_tile(row, 2, _MOST_ROWS))
+        for block in reversed(others):
+            sch.compute_at(block, rows[-1])
+        for block in (*others, last):
+            self._vectorize(sch, block, len(rows))
+        if parallel:
+            sch.parallel(rows[0])
         sch.annotate(root, TILED, 1)
 
-    def _vectorize(self, sch: Schedule, block: Any) -> None:
+    def _vectorize(self, sch: Schedule, block: Any, outer: int) -> None:
         """Fuses the loops of a block along the row, and vectorizes those of a spatial block."""
-        loops = sch.get_loops(block)[1:]
+        loops = sch.get_loops(block)[outer:]
         if not loops:
             return
         loop = sch.fuse(*loops)
