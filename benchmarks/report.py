@@ -43,7 +43,7 @@ _OPTIONS = {
 NAMES = (
     *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "conformance"),
     *("cuda_programs", "curves", "end_to_end", "end_to_end-random", "engines", "extraction", "gpu_search"),
-    *("gpu_training", "kills"),
+    *("gpu_training", "kernels", "kills"),
     *("kills-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest", "scale", "scale-auto-scheduler"),
     *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed", "zoo"),
 )

@@ -268,6 +268,22 @@ def _engines(results: Results) -> Iterator[Section]:
     yield Section("Engines by family", text, sources, plain(engines_tables.FAMILY_COLUMNS), rows)
 
 
+def _kernels(results: Results) -> Iterator[Section]:
+    metrics = results["kernels"]["metrics"]
+    titles = {
+        "elementwise": (
+            "Elementwise functions",
+            "ns per element of vectorized loops on one thread, with relative errors",
+        ),
+        "products": ("Products with odd numbers of columns", "the fastest of random candidates"),
+        "rows": ("Row kernels", "the fastest of random candidates, with TVM's rules and with those of this package"),
+    }
+    for group, (title, text) in titles.items():
+        found = metrics[group]
+        rows = [(name, *(f"{value:.3g}" for value in row.values())) for name, row in found.items()]
+        yield Section(title, text, ("kernels",), ("kernel", *next(iter(found.values()))), rows)
+
+
 def _conformance(results: Results) -> Iterator[Section]:
     rows = [(verdict, str(count)) for verdict, count in results["conformance"]["metrics"]["verdicts"].items()]
     text = "ONNX's operator tests with default schedules; docs/reference/onnx-operators.md lists the operators."
@@ -469,7 +485,8 @@ def _tpugraphs(results: Results) -> Iterator[Section]:
 #: Sections in their order, with the result without which there is none.
 _SECTIONS = (
     *((None, _summary), (None, _accuracy), (None, _by_task), ("accuracy-tpgnn", _tpgnn), ("curves", _learning)),
-    *((None, _searches), ("zoo", _zoo), ("engines", _engines), ("conformance", _conformance)),
+    *((None, _searches), ("zoo", _zoo), ("engines", _engines), ("kernels", _kernels)),
+    ("conformance", _conformance),
     ("cuda_programs", _cuda),
     *(("gpu_training", _gpu_training), ("gpu_search", _gpu_search), ("soak", _soak)),
     *((None, _kills), ("end_to_end", _end_to_end), (None, _speed), (None, _scale), (None, _node_types)),

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs("tvm")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six programs of one task."""
     out = tmp_path_factory.mktemp("extract") / "data"
-    collect(["softmax/0"], out, random=6, guided=0, turns=1, patience_s=0, hardware="here")
+    collect(["dense/0"], out, random=6, guided=0, turns=1, patience_s=0, hardware="here")
     return out
 
 
