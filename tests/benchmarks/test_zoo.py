@@ -10,7 +10,8 @@ import pytest
 from tests.benchmarks.test_quick import quick_run
 
 pytest.importorskip("onnx")
-zoo_one = pytest.importorskip("zoo_one")
+# It reads libraries with a module that needs today's TVM.
+zoo_one = pytest.importorskip("zoo_one", exc_type=ImportError)
 
 
 @pytest.mark.slow
