@@ -31,7 +31,7 @@ def is_spatial(sch: Schedule, block: Any) -> bool:
 def is_contiguous(region: Any, var: Any) -> bool:
     """Whether ``var`` occurs at most in the last index of a buffer region, and alone there."""
     *others, last = [bound.min for bound in region.region]
-    return not any(_uses(index, var) for index in others) and (last.same_as(var) or not _uses(last, var))
+    return not any(uses(index, var) for index in others) and (last.same_as(var) or not uses(last, var))
 
 
 def is_elementwise(sch: Schedule, block: Any, buffer: Any) -> bool:
@@ -68,5 +68,6 @@ def spread(sch: Schedule, block: Any, lanes: int) -> None:
         sch.parallel(sch.fuse(*loops[:-1]))
 
 
-def _uses(expression: Any, var: Any) -> bool:
+def uses(expression: Any, var: Any) -> bool:
+    """Whether a variable occurs in an expression."""
     return any(undefined_var.same_as(var) for undefined_var in undefined_vars(expression))

@@ -13,7 +13,6 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import IterVar
-from tvm.tirx.analysis import undefined_vars
 
 from tvm_gnn_cost.lowering.blocks import (
     FREE,
@@ -24,6 +23,7 @@ from tvm_gnn_cost.lowering.blocks import (
     is_spatial,
     root_of,
     spread,
+    uses,
     vectorize_last,
 )
 from tvm_gnn_cost.lowering.row_tiling import RowTiling
@@ -285,7 +285,7 @@ def _is_sum_of_products(sch: Schedule, block: Any) -> bool:
 def _axis_of(region: Any, var: Any) -> int | None:
     """The only axis of a buffer region whose index is ``var``, if it occurs in no other index."""
     indices = [bound.min for bound in region.region]
-    axes = [axis for axis, index in enumerate(indices) if var in list(undefined_vars(index))]
+    axes = [axis for axis, index in enumerate(indices) if uses(index, var)]
     return axes[0] if len(axes) == 1 and indices[axes[0]].same_as(var) else None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm.ir import Call
 from tvm.ir.utils import derived_object
@@ -15,7 +14,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind, IterVar
 
-from tvm_gnn_cost.lowering.blocks import TILED, is_spatial, root_of
+from tvm_gnn_cost.lowering.blocks import TILED, is_spatial, root_of, uses
 
 #: Largest number of rows that a thread computes before it takes others.
 _MOST_ROWS = 64
@@ -116,7 +115,11 @@ def _row_axes(sch: Schedule, blocks: Sequence[Any]) -> int | None:
             continue
         stmt = sch.get(block)
         sums = [var.var for var in stmt.iter_vars if var.iter_type == IterVar.CommReduce]
-        summed = {region.source for region in stmt.reads if _reads_at(region, sums)}
+        summed = {
+            region.source
+            for region in stmt.reads
+            if any(uses(bound.min, var) for bound in region.region for var in sums)
+        }
         # A product sums over two buffers.
         if len(stmt.writes) != 1 or len(summed) != 1 or not any(_ends_with(region, sums) for region in stmt.reads):
             return None
@@ -133,14 +136,6 @@ def _row_axes(sch: Schedule, blocks: Sequence[Any]) -> int | None:
     while axes < len(shape) and shape[axes] == 1:
         axes += 1
     return axes or None
-
-
-def _reads_at(region: Any, variables: Sequence[Any]) -> bool:
-    """Whether what a block reads depends on these variables."""
-    read: list[Any] = []
-    for bound in region.region:
-        tvm_ffi.structural_walk(bound.min, [(tvm.tirx.Var, read.append)])
-    return any(index.same_as(var) for index in read for var in variables)
 
 
 def _ends_with(region: Any, variables: Sequence[Any]) -> bool:

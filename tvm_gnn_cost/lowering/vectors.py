@@ -14,6 +14,8 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import Broadcast, ForKind, IntImm, Ramp
 from tvm.tirx.op import masked_load, masked_store
 
+from tvm_gnn_cost.lowering.blocks import uses
+
 #: Passes of TVM's pipeline up to flat buffers; when they run again in the pipeline, nothing is left for them.
 _PASSES = (
     *(tvm.s_tir.transform.CanonicalizeLoop, tvm.s_tir.transform.LowerInitBlock),
@@ -88,7 +90,7 @@ def _reduction(loop: tirx.For, local: set[Any], lanes: int) -> Any:
     if not isinstance(store, tirx.BufferStore) or not all(isinstance(at, IntImm) for at in (loop.min, loop.extent)):
         return loop
     kind, extent, dtype = type(store.value), int(loop.extent), str(store.value.ty.dtype)
-    if kind not in _IDENTITY or int(loop.min) or extent < lanes or _reads(store.indices[0], variable):
+    if kind not in _IDENTITY or int(loop.min) or extent < lanes or uses(store.indices[0], variable):
         return loop
     term = next(
         (
@@ -160,12 +162,8 @@ def _is_vector(term: Any, variable: Any, total: Any) -> bool:
         loads += step == 1
         is_vector = is_vector and step in (0, 1) and not load.source.same_as(total)
 
-    def check_call(call: tvm.ir.Call) -> None:
-        nonlocal is_vector
-        is_vector = is_vector and "if_then_else" not in getattr(call.op, "name", "")
-
-    tvm_ffi.structural_walk(term, [(TensorLoad, check), (tvm.ir.Call, check_call)])
-    return is_vector and loads > 0
+    tvm_ffi.structural_walk(term, [(TensorLoad, check)])
+    return is_vector and loads > 0 and not _has_branch(term)
 
 
 class _Vector:
@@ -184,24 +182,16 @@ class _Vector:
     def masked(self, condition: Any, store: tirx.BufferStore) -> tirx.Stmt | None:
         """The statements, inside of the condition in the first lane; None where lanes are not adjacent."""
         mask, output = self._mask(condition), self._ramp(store.indices)
-        loads, is_vector = list[TensorLoad](), mask is not None and output is not None
-
-        def check(load: TensorLoad) -> None:
-            nonlocal is_vector
-            if _reads(load, self.lane):
-                loads.append(load)
-                is_vector = is_vector and self._ramp(load.indices) is not None
-
-        def check_call(call: tvm.ir.Call) -> None:
-            nonlocal is_vector
-            is_vector = is_vector and "if_then_else" not in getattr(call.op, "name", "")
-
-        tvm_ffi.structural_walk(store.value, [(TensorLoad, check), (tvm.ir.Call, check_call)])
-        if not is_vector:
+        loads: list[TensorLoad] = []
+        tvm_ffi.structural_walk(store.value, [(TensorLoad, loads.append)])
+        moving = [load for load in loads if uses(load, self.lane)]
+        if mask is None or output is None or _has_branch(store.value):
+            return None
+        if any(self._ramp(load.indices) is None for load in moving):
             return None
 
         def loaded(load: TensorLoad) -> Any:
-            if self._is_register(load.source, load.indices) or not _reads(load, self.lane):
+            if self._is_register(load.source, load.indices) or not uses(load, self.lane):
                 return load
             dtype = str(load.ty.dtype)
             value = masked_load(f"{dtype}x{self.lanes}", load.source, self._ramp(load.indices), mask)
@@ -226,8 +216,8 @@ class _Vector:
 
     def _mask(self, condition: Any) -> Any:
         """The lanes in which a condition holds, which must be the first ones; None otherwise."""
-        parts = [part for part in _conjuncts(condition) if _reads(part, self.lane)]
-        if len(parts) != 1 or not isinstance(parts[0], tirx.LT) or _reads(parts[0].b, self.lane):
+        parts = [part for part in _conjuncts(condition) if uses(part, self.lane)]
+        if len(parts) != 1 or not isinstance(parts[0], tirx.LT) or uses(parts[0].b, self.lane):
             return None
         self._lane_mask = parts[0]
         ramp = self._ramp([parts[0].a])
@@ -270,8 +260,11 @@ def _substituted(expression: Any, variable: Any, value: Any) -> Any:
     return tvm_ffi.structural_map(expression, (tvm.ir.Var, lambda var: value if var.same_as(variable) else var))
 
 
-def _reads(expression: Any, variable: Any) -> bool:
-    return any(free.same_as(variable) for free in tirx.analysis.undefined_vars(expression))
+def _has_branch(expression: Any) -> bool:
+    """Whether a part of an expression is computed only under a condition, which may guard a load."""
+    calls: list[Any] = []
+    tvm_ffi.structural_walk(expression, [(tvm.ir.Call, calls.append)])
+    return any("if_then_else" in getattr(call.op, "name", "") for call in calls)
 
 
 def _conjuncts(condition: Any) -> list[Any]:
