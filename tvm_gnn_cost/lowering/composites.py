@@ -13,8 +13,9 @@ from tvm import relax, te, tirx
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_gnn_cost.lowering.blocks import FUSABLE
 from tvm_gnn_cost.lowering.forms import shape_of
-from tvm_gnn_cost.lowering.products import FUSABLE
+from tvm_gnn_cost.lowering.normalization import normalize
 from tvm_gnn_cost.lowering.views import view_of, whole
 
 #: With fewer rows than this, and more elements, several kernels use more cores than one.
@@ -135,7 +136,7 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         places = [[grid.places[factor] for factor in axis] for axis in view.axes]
         axes = sorted(place for axis in statistic.axes for place in places[axis])
         source = self.builder_.emit(relax.op.reshape(view.source, list(grid.sizes)))
-        compute = partial(_norm, axes=axes, is_centered=statistic.is_centered, inner=inner, outer=outer)
+        compute = partial(normalize, axes=axes, is_centered=statistic.is_centered, inner=inner, outer=outer)
         result = self.builder_.call_te(
             compute, source, primfunc_name_hint="normalize", primfunc_attrs={"op_pattern": FUSABLE}
         )
@@ -162,38 +163,6 @@ def _number(value: Any) -> float | None:
     if not isinstance(value, GenericConst) or any(int(size) != 1 for size in value.value.shape):
         return None
     return float(value.value.numpy().item())
-
-
-def _norm(x: te.Tensor, axes: Sequence[int], is_centered: bool, inner: float, outer: float) -> te.Tensor:
-    """x, less its mean if it is centered, divided by sqrt(the mean of squares + inner) + outer."""
-    shape, kept = list(x.shape), [axis for axis in range(len(x.shape)) if axis not in axes]
-    count = tirx.const(math.prod(int(shape[axis]) for axis in axes), x.dtype)
-
-    def over(name: str, term: Any) -> te.Tensor:
-        summed = [te.reduce_axis((0, shape[axis]), name="k") for axis in axes]
-
-        def total(*at: Any) -> Any:
-            index = dict(zip(kept, at, strict=True)) | dict(zip(axes, summed, strict=True))
-            return te.sum(term(*(index[axis] for axis in range(len(shape)))), axis=summed)
-
-        return te.compute([shape[axis] for axis in kept], total, name=name)
-
-    def row(at: Sequence[Any]) -> list[Any]:
-        return [at[axis] for axis in kept]
-
-    if is_centered:
-        sums = over("sums", x)
-
-        def centered(*at: Any) -> Any:
-            return x(*at) - sums(*row(at)) / count
-    else:
-        centered = x
-    squares = over("squares", lambda *at: centered(*at) * centered(*at))
-    one, near, far = (tirx.const(number, x.dtype) for number in (1, inner, outer))
-    deviation = te.compute(
-        squares.shape, lambda *at: one / (tirx.sqrt(squares(*at) / count + near) + far), name="inverse_deviation"
-    )
-    return te.compute(shape, lambda *at: centered(*at) * deviation(*row(at)), name="normalized")
 
 
 def _softmax_or_zero(x: te.Tensor, axis: int) -> te.Tensor:

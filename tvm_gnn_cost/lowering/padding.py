@@ -8,19 +8,15 @@ from tvm import relax, te
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_gnn_cost.lowering.blocks import FUSABLE
 from tvm_gnn_cost.lowering.constants import constant
-
-#: Number of float32 lanes of the widest vectors.
-LANES = 16
+from tvm_gnn_cost.lowering.vectors import WIDEST
 
 #: The number of columns of a tile without waste, preferably: three vectors.
-_TILE = 3 * LANES
+_TILE = 3 * WIDEST
 
 #: Largest share of columns to add.
 _WASTE = 0.125
-
-#: Relay's and Relax's kind of a function that elementwise operators can be fused after.
-_FUSABLE = 4
 
 
 def pad_weights(mod: tvm.IRModule) -> tvm.IRModule:
@@ -44,9 +40,9 @@ def padded_columns(columns: int) -> int:
     >>> padded_columns(50257), padded_columns(1000), padded_columns(768), padded_columns(10)
     (50304, 1008, 768, 10)
     """
-    if columns % LANES == 0:
+    if columns % WIDEST == 0:
         return columns
-    for multiple, waste in ((_TILE, _WASTE / 4), (LANES, _WASTE)):
+    for multiple, waste in ((_TILE, _WASTE / 4), (WIDEST, _WASTE)):
         target = -(-columns // multiple) * multiple
         if target <= columns * (1 + waste):
             return target
@@ -86,7 +82,7 @@ class _Padding(PyExprMutator):  # type: ignore[misc]
             constant(np.pad(values, [(0, 0), (0, target - columns)]), dtype),
             columns,
             primfunc_name_hint="matmul_padded",
-            primfunc_attrs={"op_pattern": _FUSABLE},
+            primfunc_attrs={"op_pattern": FUSABLE},
         )
 
 

@@ -12,12 +12,10 @@ from tvm import relax, te
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_gnn_cost.lowering.blocks import FUSABLE
 from tvm_gnn_cost.lowering.constants import constant
 from tvm_gnn_cost.lowering.forms import shape_of
 from tvm_gnn_cost.lowering.views import Axis, Grid, View, extent_of, refined, view_of
-
-#: Elementwise operators may be fused after the operator (TVM's OpPatternKind kOutEWiseFusable).
-FUSABLE = 4
 
 
 def read_in_place(mod: tvm.IRModule) -> tvm.IRModule:

@@ -35,11 +35,15 @@ _IDENTITY = {
 }
 
 
+#: Number of float32 lanes of the widest vector registers.
+WIDEST = 16
+
+
 def vector_lanes(target: tvm.target.Target) -> int:
     """Number of float32 lanes of the target's vector registers."""
     has = tvm.get_global_func("target.target_has_feature")
     if has("avx512f", target):
-        return 16
+        return WIDEST
     return 8 if has("avx2", target) else 4
 
 

@@ -19,20 +19,17 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import Select, const, if_then_else
 from tvm.tirx import all as both
 
+from tvm_gnn_cost.lowering.blocks import FUSABLE
+from tvm_gnn_cost.lowering.vectors import WIDEST
+
 #: Names the stage that a block computes.
 STAGE = "tvm_gnn_cost.winograd"
-
-#: Channels must be a multiple of this.
-LANES = 16
 
 #: Minimum number of floating point operations of a convolution, computed directly.
 _FEWEST = 2e7
 
 #: Minimum number of rows and columns: with fewer, half of the tiles' outputs are discarded.
 _SMALLEST = 8
-
-#: Elementwise operators may be fused after the operator (TVM's OpPatternKind kOutEWiseFusable).
-_FUSABLE = 4
 
 #: Transformed weights larger than this do not stay in a core's cache between chunks of tiles.
 _CACHED_WEIGHTS = 4 << 20
@@ -111,7 +108,7 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
             size,
             padding,
             primfunc_name_hint="conv2d_winograd",
-            primfunc_attrs={"op_pattern": _FUSABLE},
+            primfunc_attrs={"op_pattern": FUSABLE},
         )
 
 
@@ -126,7 +123,7 @@ def _is_offered(call: relax.Call, weights: Sequence[int]) -> bool:
         and {int(stride) for stride in (*attributes.strides, *attributes.dilation)} == {1}
         and {str(argument.ty.dtype) for argument in (call, *call.args)} == {"float32"}
         # Whole vectors of input and output channels, and outputs that fill the tiles.
-        and not any(channels % LANES for channels in weights[2:])
+        and not any(channels % WIDEST for channels in weights[2:])
         and min(shape[1:3]) >= _SMALLEST
         and 2 * math.prod(shape) * math.prod(weights[:3]) >= _FEWEST
     )
