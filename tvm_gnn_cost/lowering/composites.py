@@ -14,7 +14,7 @@ from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_gnn_cost.lowering.blocks import FUSABLE
-from tvm_gnn_cost.lowering.forms import shape_of
+from tvm_gnn_cost.lowering.forms import rewritten, shape_of
 from tvm_gnn_cost.lowering.normalization import normalize
 from tvm_gnn_cost.lowering.views import view_of, whole
 
@@ -24,10 +24,7 @@ _ROWS, _ELEMENTS = 16, 1 << 16
 
 def fuse_normalizations(mod: tvm.IRModule) -> tvm.IRModule:
     """Computes layer norm, RMS norm and the like, and a softmax whose NaN are replaced by zeros, in one kernel each."""
-    fusing = _Fusing(mod)
-    main = fusing.visit_expr(mod["main"])
-    fusing.builder_.update_func(mod.get_global_var("main"), main)
-    return relax.transform.DeadCodeElimination(["main"])(fusing.builder_.get())
+    return relax.transform.DeadCodeElimination(["main"])(rewritten(mod, _Fusing(mod)))
 
 
 @dataclass(frozen=True)

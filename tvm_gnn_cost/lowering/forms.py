@@ -182,6 +182,12 @@ def with_attributes(call: Any, arguments: Sequence[Any], **changes: Any) -> Any:
     return relax.Call(call.op, list(arguments), attributes)
 
 
+def rewritten(mod: tvm.IRModule, mutator: Any) -> tvm.IRModule:
+    """A module whose network a mutator of this module has rewritten."""
+    mutator.builder_.update_func(mod.get_global_var("main"), mutator.visit_expr(mod["main"]))
+    return mutator.builder_.get()
+
+
 def _variables(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(value for value in values if isinstance(value, relax.Var))
 

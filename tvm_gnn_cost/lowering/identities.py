@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_gnn_cost.lowering.forms import shape_of
+from tvm_gnn_cost.lowering.forms import rewritten, shape_of
 
 #: Operators that rearrange nothing if the shape stays the same.
 _MOVES = ("broadcast_to", "reshape", "squeeze", "expand_dims", "flatten", "astype")
@@ -23,10 +23,7 @@ def remove_identities(mod: tvm.IRModule) -> tvm.IRModule:
 
     -0 + 0 is 0 in floating point, and -0 here; the other results are the same.
     """
-    removing = _Removing(mod)
-    main = removing.visit_expr(mod["main"])
-    removing.builder_.update_func(mod.get_global_var("main"), main)
-    mod = relax.transform.CanonicalizeBindings()(removing.builder_.get())
+    mod = relax.transform.CanonicalizeBindings()(rewritten(mod, _Removing(mod)))
     return relax.transform.DeadCodeElimination(["main"])(mod)
 
 

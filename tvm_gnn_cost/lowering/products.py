@@ -14,7 +14,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_gnn_cost.lowering.blocks import FUSABLE
 from tvm_gnn_cost.lowering.constants import constant
-from tvm_gnn_cost.lowering.forms import shape_of
+from tvm_gnn_cost.lowering.forms import rewritten, shape_of
 from tvm_gnn_cost.lowering.views import Axis, Grid, View, extent_of, refined, view_of
 
 
@@ -23,10 +23,7 @@ def read_in_place(mod: tvm.IRModule) -> tvm.IRModule:
 
     Only in products of floats; the others are left unchanged.
     """
-    reading = _Reading(mod)
-    main = reading.visit_expr(mod["main"])
-    reading.builder_.update_func(mod.get_global_var("main"), main)
-    return relax.transform.DeadCodeElimination(["main"])(reading.builder_.get())
+    return relax.transform.DeadCodeElimination(["main"])(rewritten(mod, _Reading(mod)))
 
 
 @mutator

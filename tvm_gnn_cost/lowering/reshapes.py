@@ -15,7 +15,7 @@ from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_gnn_cost.lowering.constants import constant
-from tvm_gnn_cost.lowering.forms import ELEMENTWISE, groups_of, shape_of, with_attributes
+from tvm_gnn_cost.lowering.forms import ELEMENTWISE, groups_of, rewritten, shape_of, with_attributes
 from tvm_gnn_cost.lowering.views import MOVES, view_of
 
 #: Operators with which the elementwise ones after them are fused; other modules write ``call_tir`` for such alone.
@@ -24,10 +24,7 @@ _PRODUCTS = ("matmul", "call_tir", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for
 
 def sink_reshapes(mod: tvm.IRModule) -> tvm.IRModule:
     """Moves reshapes behind elementwise operators, softmax and products by matrices, until they cancel."""
-    sinking = _Sinking(mod)
-    main = sinking.visit_expr(mod["main"])
-    sinking.builder_.update_func(mod.get_global_var("main"), main)
-    mod = relax.transform.CanonicalizeBindings()(sinking.builder_.get())
+    mod = relax.transform.CanonicalizeBindings()(rewritten(mod, _Sinking(mod)))
     return relax.transform.DeadCodeElimination(["main"])(mod)
 
 

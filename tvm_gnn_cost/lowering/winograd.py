@@ -20,6 +20,7 @@ from tvm.tirx import Select, const, if_then_else
 from tvm.tirx import all as both
 
 from tvm_gnn_cost.lowering.blocks import FUSABLE
+from tvm_gnn_cost.lowering.forms import rewritten
 from tvm_gnn_cost.lowering.vectors import WIDEST
 
 #: Names the stage that a block computes.
@@ -70,11 +71,8 @@ def use_winograd(mod: tvm.IRModule) -> tvm.IRModule:
         mod: A module in NHWC whose weights are constants in HWIO.
     """
     replacing = _Replacing(mod)
-    main = replacing.visit_expr(mod["main"])
-    if not replacing.replaced:
-        return mod
-    replacing.builder_.update_func(mod.get_global_var("main"), main)
-    return replacing.builder_.get()
+    other = rewritten(mod, replacing)
+    return other if replacing.replaced else mod
 
 
 @mutator
