@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,13 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[npt.NDArray[Any]], np
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1e-40, 1.1754944e-38, 3.4e38, -3.4e38, 88.7, -103.9, 1.0)
 
 
-def built(compute: Callable[[Any], Any], size: int, dtype: str = "float32", lanes: int = 16) -> tvm.runtime.Module:
+#: AVX2, which every machine of the tests has, and AVX-512.
+PROCESSORS = ("x86-64-v3", "x86-64-v4")
+
+
+def built(
+    compute: Callable[[Any], Any], size: int, dtype: str = "float32", lanes: int = 16, processor: str = PROCESSORS[0]
+) -> tvm.runtime.Module:
     """A library whose function ``main`` applies a function to each value."""
     given = te.placeholder((size,), dtype)
     result = te.compute((size,), lambda i: compute(given[i]))
@@ -41,7 +48,7 @@ def built(compute: Callable[[Any], Any], size: int, dtype: str = "float32", lane
     (loop,) = schedule.get_loops(schedule.get_sblock("compute"))
     if lanes > 1:
         schedule.vectorize(schedule.split(loop, [None, lanes])[1])
-    return build(schedule.mod, tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
+    return build(schedule.mod, tvm.target.Target({"kind": "llvm", "mcpu": processor}))
 
 
 def applied(library: tvm.runtime.Module, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -60,11 +67,13 @@ def arguments() -> npt.NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("lanes", [16, 1])
-def test_function_is_exact_for_all_arguments(name: str, lanes: int) -> None:
+@pytest.mark.parametrize(("lanes", "processor"), [(16, PROCESSORS[0]), (1, PROCESSORS[0]), (16, PROCESSORS[1])])
+def test_function_is_exact_for_all_arguments(name: str, lanes: int, processor: str) -> None:
+    if processor == PROCESSORS[1] and "avx512vl" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("no AVX-512 here")
     compute, reference = FUNCTIONS[name]
     values = arguments()
-    library = built(compute, len(values), lanes=lanes)
+    library = built(compute, len(values), lanes=lanes, processor=processor)
     outputs = applied(library, values).astype(np.float64)
     with np.errstate(all="ignore"):
         exact = reference(values.astype(np.float64))
