@@ -155,27 +155,29 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
             local: Producers to compute for each chunk of the parallel loop, in the cache; the others come before.
             is_serial: Whether a single thread computes the chunks.
         """
-        kinds = [var.iter_type for var in sch.get(block).iter_vars]
-        loops = sch.get_loops(block)
-        *pixels, channel = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.DataPar]
-        sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == IterVar.CommReduce]
+        stmt = sch.get(block)
+        axes = list(zip(sch.get_loops(block), stmt.iter_vars, strict=True))
+        *pixels, (channel, _) = [axis for axis in axes if axis[1].iter_type == IterVar.DataPar]
+        sums = [loop for loop, var in axes if var.iter_type == IterVar.CommReduce]
         # Number of accumulator registers of the pixels of a tile.
         vectors, lanes = tile.vectors, tile.lanes
         left = max(1, REGISTERS[self.lanes] // vectors)
         outer: list[Any] = []
         middle: list[Any] = []
         inner: list[Any] = []
-        for pixel in reversed(pixels):
+        for pixel, var in reversed(pixels):
             extent = int(sch.get(pixel).extent)
-            largest = max(size for size in range(1, left + 1) if extent % size == 0)
-            if 2 * largest < min(left, extent):
+            # A tile of several products has nothing to reuse.
+            most = 1 if _is_batch(stmt, var) else left
+            largest = max(size for size in range(1, most + 1) if extent % size == 0)
+            if 2 * largest < min(most, extent):
                 # Few tile sizes divide the axis, so the last tile is partial: 71 pixels are 8 tiles of 9, less one.
-                largest = _least_waste(extent, left)
+                largest = _least_waste(extent, most)
                 first, third = sch.split(pixel, [None, largest])
                 first, second = sch.split(first, sch.sample_perfect_tile(first, 2, 64))
                 inner.insert(0, third)
             elif largest > 1:
-                first, second, third = sch.split(pixel, sch.sample_perfect_tile(pixel, 3, left))
+                first, second, third = sch.split(pixel, sch.sample_perfect_tile(pixel, 3, most))
                 inner.insert(0, third)
             else:
                 first, second = sch.split(pixel, sch.sample_perfect_tile(pixel, 2, 64))
@@ -263,6 +265,13 @@ def _least_waste(extent: int, most: int) -> int:
 
 def _last_spatial(stmt: Any) -> int:
     return max(i for i, var in enumerate(stmt.iter_vars) if var.iter_type == IterVar.DataPar)
+
+
+def _is_batch(stmt: Any, var: Any) -> bool:
+    """Whether an axis counts products: it is in the indices of all operands."""
+    return int(var.dom.extent) > 1 and all(
+        any(uses(bound.min, var.var) for bound in region.region) for region in stmt.reads
+    )
 
 
 def _is_sum_of_products(sch: Schedule, block: Any) -> bool:

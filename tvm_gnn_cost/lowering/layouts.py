@@ -13,6 +13,7 @@ from tvm.ir.expr import GenericConst
 from tvm_gnn_cost.lowering import indexing, normalization
 from tvm_gnn_cost.lowering.composites import fuse_normalizations
 from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
+from tvm_gnn_cost.lowering.convolutions import lower_convolutions
 from tvm_gnn_cost.lowering.forms import Form, Forms, Step, kept_in_order, shape_of
 from tvm_gnn_cost.lowering.identities import remove_identities
 from tvm_gnn_cost.lowering.minimum_cut import FORBIDDEN, Cut
@@ -41,6 +42,7 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
         remove_identities,
         convert_layouts,
         read_in_place,
+        lower_convolutions,
         fuse_normalizations,
         sink_reshapes,
         pad_weights,

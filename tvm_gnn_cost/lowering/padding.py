@@ -15,8 +15,8 @@ from tvm_gnn_cost.lowering.vectors import WIDEST
 #: The number of columns of a tile without waste, preferably: three vectors.
 _TILE = 3 * WIDEST
 
-#: Largest share of columns to add.
-_WASTE = 0.125
+#: Largest share of columns to add, where a vector of half the size divides them and where none does.
+_WASTE, _MORE_WASTE = 0.125, 0.5
 
 
 def pad_weights(mod: tvm.IRModule) -> tvm.IRModule:
@@ -37,12 +37,12 @@ def pad_weights(mod: tvm.IRModule) -> tvm.IRModule:
 def padded_columns(columns: int) -> int:
     """The number of columns to compute for a number of columns.
 
-    >>> padded_columns(50257), padded_columns(1000), padded_columns(768), padded_columns(10)
-    (50304, 1008, 768, 10)
+    >>> padded_columns(50257), padded_columns(1000), padded_columns(768), padded_columns(34), padded_columns(10)
+    (50304, 1008, 768, 48, 10)
     """
     if columns % WIDEST == 0:
         return columns
-    for multiple, waste in ((_TILE, _WASTE / 4), (WIDEST, _WASTE)):
+    for multiple, waste in ((_TILE, _WASTE / 4), (WIDEST, _WASTE if columns % (WIDEST // 2) == 0 else _MORE_WASTE)):
         target = -(-columns // multiple) * multiple
         if target <= columns * (1 + waste):
             return target

@@ -1,0 +1,130 @@
+"""Depthwise and grouped convolutions, and those whose number of channels is no multiple of a vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, topi
+from tvm.ir.expr import GenericConst
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_gnn_cost.lowering.blocks import FUSABLE
+from tvm_gnn_cost.lowering.constants import constant
+from tvm_gnn_cost.lowering.forms import rewritten, shape_of
+from tvm_gnn_cost.lowering.padding import padded_columns
+
+#: Operator -> the data and kernel layouts that are lowered here.
+_LAYOUTS = {
+    "relax.nn.conv1d": ("NWC", "WIO"),
+    "relax.nn.conv2d": ("NHWC", "HWIO"),
+    "relax.nn.conv3d": ("NDHWC", "DHWIO"),
+}
+
+
+def lower_convolutions(mod: tvm.IRModule) -> tvm.IRModule:
+    """Lowers convolutions that TVM lowers to something that is not tiled well.
+
+    - Depthwise ones have the index ``channel + rc`` there, with an ``rc`` of extent 1, so that the channels do not look
+      contiguous.
+    - Others with groups get an axis for the groups.
+    - Constant weights whose number of channels is no multiple of a vector are padded with zeros, as those of products
+      are.
+
+    Args:
+        mod: A module in Relax's operators, with convolutions in channels-last layouts; others are left as they are.
+    """
+    return rewritten(mod, _Lowering(mod))
+
+
+@mutator
+class _Lowering(PyExprMutator):  # type: ignore[misc]
+    """Replaces convolutions."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        """Visits a call; Relax calls this."""
+        call = self.visit_expr_post_order(call)
+        layouts = _LAYOUTS.get(getattr(call.op, "name", ""))
+        x, weights = call.args[:2] if layouts else (None, None)
+        if layouts is None or any(shape_of(value) is None for value in (call, x, weights)):
+            return call
+        attributes = call.attrs
+        if (attributes.data_layout, attributes.kernel_layout, attributes.out_layout) != (*layouts, layouts[0]):
+            return call
+        if len({str(value.ty.dtype) for value in (call, x, weights)}) > 1:
+            return call
+        *kernel, inner, channels = shape_of(weights) or []
+        groups = int(attributes.groups)
+        columns = channels // groups
+        values = self.lookup_binding(weights) if isinstance(weights, relax.Var) else weights
+        padded = padded_columns(columns) if isinstance(values, GenericConst) else columns
+        is_depthwise = inner == 1 and columns == 1
+        if not is_depthwise:
+            if groups == 1 and padded == columns:
+                return call
+            shape = [*kernel, inner, *([groups] if groups > 1 else []), columns]
+            if padded == columns:
+                weights = self.builder_.emit(relax.op.reshape(weights, shape))
+            else:
+                array = values.value.numpy().reshape(shape)
+                sides = [(0, 0)] * (len(shape) - 1) + [(0, padded - columns)]
+                weights = constant(np.pad(array, sides), str(values.ty.dtype))
+        result = self.builder_.call_te(
+            _convolution,
+            x,
+            weights,
+            *([int(item) for item in items] for items in (attributes.strides, attributes.padding, attributes.dilation)),
+            None if is_depthwise else columns,
+            primfunc_name_hint=call.op.name.rpartition(".")[2],
+            primfunc_attrs={"op_pattern": FUSABLE},
+        )
+        if is_depthwise or groups == 1:
+            return result
+        return relax.op.reshape(self.builder_.emit(result), shape_of(call))
+
+
+def _convolution(
+    x: te.Tensor, weights: te.Tensor, strides: list[int], padding: list[int], dilation: list[int], columns: int | None
+) -> te.Tensor:
+    """A convolution.
+
+    Args:
+        x: Of shape (images, *sizes, channels).
+        weights: Of shape (*kernel, input channels of a group, groups, at least ``columns``); without the axis of the
+            groups if there is one group. Those of a depthwise convolution are of shape (*kernel, 1, channels).
+        strides: By axis.
+        padding: Before each axis, then after each.
+        dilation: By axis.
+        columns: Output channels of a group; None for a depthwise convolution.
+
+    Returns:
+        Of shape (images, *sizes, groups, columns), or (images, *sizes, channels) without the axis of the groups.
+    """
+    images, *sizes, _ = (int(size) for size in x.shape)
+    rank = len(strides)
+    kernel, inner, outer = (
+        [int(size) for size in weights.shape[:rank]],
+        int(weights.shape[rank]),
+        weights.shape[rank + 1 :],
+    )
+    before, after = padding[:rank], padding[rank:]
+    padded = topi.nn.pad(x, [0, *before, 0], [0, *after, 0], name="pad_temp") if any(padding) else x
+    taps = [te.reduce_axis((0, size), f"r{axis}") for size, axis in zip(kernel, "yxz", strict=False)]
+    summed = [] if columns is None else [te.reduce_axis((0, inner), "rc")]
+
+    def value(image: Any, *at: Any) -> Any:
+        place, channel = at[:rank], at[rank:]
+        here = [p * stride + tap * step for p, stride, tap, step in zip(place, strides, taps, dilation, strict=True)]
+        source = channel[0] if columns is None else summed[0] + (channel[0] * inner if len(channel) > 1 else 0)
+        tap = (*taps, *(summed or [0]), *channel)
+        return te.sum(padded[(image, *here, source)] * weights[tap], axis=[*taps, *summed])
+
+    places = [
+        (size + low + high - (count - 1) * step - 1) // stride + 1
+        for size, low, high, count, step, stride in zip(sizes, before, after, kernel, dilation, strides, strict=True)
+    ]
+    result = te.compute((images, *places, *outer), value, name="convolution")
+    if columns is None or int(outer[-1]) == columns:
+        return result
+    return te.compute((images, *places, *outer[:-1], columns), lambda *at: result(*at), name="columns")
