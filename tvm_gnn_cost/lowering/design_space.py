@@ -26,6 +26,7 @@ from tvm_gnn_cost.lowering.blocks import (
     uses,
     vectorize_last,
 )
+from tvm_gnn_cost.lowering.column_tiling import ColumnTiling
 from tvm_gnn_cost.lowering.row_tiling import RowTiling
 from tvm_gnn_cost.lowering.vectors import vector_lanes
 from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
@@ -41,7 +42,7 @@ def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply
     later = [UnlessTiled(rule) for rule in (*rules[:first], RegisterTiling(lanes), *rules[first:])]
     # Before TVM's rules inline the exponentials of a softmax into both of their consumers.
     return ms.space_generator.PostOrderApply(
-        sch_rules=[winograd, RowTiling(lanes), *later], postprocs="llvm", mutator_probs="llvm"
+        sch_rules=[winograd, RowTiling(lanes), ColumnTiling(lanes), *later], postprocs="llvm", mutator_probs="llvm"
     )
 
 

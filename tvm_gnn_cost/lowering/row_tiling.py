@@ -72,10 +72,7 @@ class RowTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
 
     def _schedule(self, sch: Schedule, axes: int, parallel: bool) -> None:
         root = root_of(sch)
-        for block in sch.get_child_blocks(root):
-            if is_spatial(sch, block) and sch.get_consumers(block) and _is_inlined(sch, block):
-                with suppress(ScheduleError):
-                    sch.compute_inline(block)
+        inline_followed(sch)
         *others, last = sch.get_child_blocks(root)
         row = sch.fuse(*sch.get_loops(last)[:axes])
         rows = [row]
@@ -102,34 +99,59 @@ class RowTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         sch.vectorize(loop)
 
 
+def inline_followed(sch: Schedule) -> None:
+    """Inlines the blocks that are cheaper to compute again for each of their consumers than to store."""
+    for block in sch.get_child_blocks(root_of(sch)):
+        if is_spatial(sch, block) and sch.get_consumers(block) and _is_inlined(sch, block):
+            with suppress(ScheduleError):
+                sch.compute_inline(block)
+
+
+def has_plain_loops(sch: Schedule, blocks: Sequence[Any]) -> bool:
+    """Whether blocks are not scheduled yet: each axis is a serial loop."""
+    return all(
+        len(loops := sch.get_loops(block)) == len(sch.get(block).iter_vars)
+        and all(int(sch.get(loop).kind) == ForKind.SERIAL for loop in loops)
+        for block in blocks
+    )
+
+
+def reduced(stmt: Any) -> list[Any] | None:
+    """The variables over which a block reduces a buffer; None for a product, which reduces two."""
+    variables = [var.var for var in stmt.iter_vars if var.iter_type == IterVar.CommReduce]
+    buffers = {
+        region.source
+        for region in stmt.reads
+        if any(uses(bound.min, var) for bound in region.region for var in variables)
+    }
+    return variables if len(stmt.writes) == 1 and len(buffers) == 1 else None
+
+
+def extents(stmt: Any) -> list[int]:
+    """Those of a block's data-parallel axes."""
+    return [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
+
+
+def without_units(sizes: Sequence[int]) -> list[int]:
+    """The sizes that are not 1."""
+    return [size for size in sizes if size != 1]
+
+
 def _row_axes(sch: Schedule, blocks: Sequence[Any]) -> int | None:
     """Number of leading axes of the output that a function's reductions keep; None if there are other reductions."""
-    output = sch.get(blocks[-1])
-    if any(len(sch.get_loops(block)) != len(sch.get(block).iter_vars) for block in blocks):
-        return None
-    if any(int(sch.get(loop).kind) != ForKind.SERIAL for block in blocks for loop in sch.get_loops(block)):
+    if not has_plain_loops(sch, blocks):
         return None
     kept = set()
-    for block in blocks:
-        if is_spatial(sch, block):
-            continue
-        stmt = sch.get(block)
-        sums = [var.var for var in stmt.iter_vars if var.iter_type == IterVar.CommReduce]
-        summed = {
-            region.source
-            for region in stmt.reads
-            if any(uses(bound.min, var) for bound in region.region for var in sums)
-        }
-        # A product sums over two buffers.
-        if len(stmt.writes) != 1 or len(summed) != 1 or not any(_ends_with(region, sums) for region in stmt.reads):
+    for stmt in (sch.get(block) for block in blocks if not is_spatial(sch, block)):
+        sums = reduced(stmt)
+        if sums is None or not any(_ends_with(region, sums) for region in stmt.reads):
             return None
-        extents = [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
-        kept.add(tuple(_without_units(extents)))
-    shape = [int(var.dom.extent) for var in output.iter_vars if var.iter_type == IterVar.DataPar]
+        kept.add(tuple(without_units(extents(stmt))))
+    shape = extents(sch.get(blocks[-1]))
     if len(kept) != 1:
         return None
     (rows,) = kept
-    axes = next((i for i in range(len(shape) + 1) if tuple(_without_units(shape[:i])) == rows), None)
+    axes = next((i for i in range(len(shape) + 1) if tuple(without_units(shape[:i])) == rows), None)
     if axes is None:
         return None
     # The output may be the reduction itself; units may follow the rows.
@@ -143,10 +165,6 @@ def _ends_with(region: Any, variables: Sequence[Any]) -> bool:
     indices = [bound.min for bound in region.region if int(bound.extent) == 1]
     last = indices[len(indices) - len(variables) :]
     return len(last) == len(variables) and all(map(lambda index, var: bool(index.same_as(var)), last, variables))
-
-
-def _without_units(extents: Sequence[int]) -> list[int]:
-    return [extent for extent in extents if extent != 1]
 
 
 def _is_inlined(sch: Schedule, block: Any) -> bool:
