@@ -14,8 +14,9 @@ REGISTERS = {16: 28, 8: 12, 4: 12}
 #: Attribute of a function: indices of the parameters whose layout a schedule may choose.
 FREE = "layout_free_buffers"
 
-#: Attribute ``op_pattern`` of a function that elementwise operators may be fused after (TVM's kOutEWiseFusable).
-FUSABLE = 4
+#: Attribute ``op_pattern`` of a function that elementwise operators may be fused after (TVM's kOutEWiseFusable), and of
+#: one that is not fused after such a function (kInjective).
+FUSABLE, INJECTIVE = 4, 2
 
 #: Annotation of the root block of a tiled function.
 TILED = "tvm_gnn_cost.register_tiled"

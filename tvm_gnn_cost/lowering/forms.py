@@ -188,6 +188,28 @@ def rewritten(mod: tvm.IRModule, mutator: Any) -> tvm.IRModule:
     return mutator.builder_.get()
 
 
+def follows_product(value: Any, binding_of: Callable[[Any], Any], known: dict[Any, bool]) -> bool:
+    """Whether a value is a product or is computed by elementwise operators after one, which are fused with it.
+
+    Args:
+        value: The value.
+        binding_of: Variable -> what it is bound to.
+        known: The results so far, which are added to.
+    """
+    if not isinstance(value, relax.Var):
+        return False
+    if value not in known:
+        call = binding_of(value)
+        name = getattr(getattr(call, "op", None), "name", "").removeprefix("relax.")
+        if isinstance(call, relax.Var):
+            known[value] = follows_product(call, binding_of, known)
+        elif name in ELEMENTWISE:
+            known[value] = any(follows_product(argument, binding_of, known) for argument in call.args)
+        else:
+            known[value] = name in _PRODUCTS
+    return known[value]
+
+
 def _variables(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(value for value in values if isinstance(value, relax.Var))
 
@@ -511,6 +533,9 @@ ELEMENTWISE = (
     *("logical_and", "logical_not", "logical_or", "logical_xor"),
     *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
 )
+
+#: Operators with which the elementwise ones after them are fused; other modules write ``call_tir`` for such alone.
+_PRODUCTS = ("matmul", "call_tir", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")))
 
 _RULES: dict[str, Callable[[Any, Forms], Step | None]] = {
     f"relax.{name}": rule

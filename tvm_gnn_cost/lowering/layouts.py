@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvm_gnn_cost.lowering import indexing, normalization
+from tvm_gnn_cost.lowering.broadcasts import separate_broadcasts
 from tvm_gnn_cost.lowering.composites import fuse_normalizations
 from tvm_gnn_cost.lowering.constants import constant, rearrange_constants
 from tvm_gnn_cost.lowering.convolutions import lower_convolutions
@@ -45,6 +46,7 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
         lower_convolutions,
         fuse_normalizations,
         sink_reshapes,
+        separate_broadcasts,
         pad_weights,
     ):
         mod = item(mod)

@@ -15,11 +15,15 @@ from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_gnn_cost.lowering.constants import constant
-from tvm_gnn_cost.lowering.forms import ELEMENTWISE, groups_of, rewritten, shape_of, with_attributes
+from tvm_gnn_cost.lowering.forms import (
+    ELEMENTWISE,
+    follows_product,
+    groups_of,
+    rewritten,
+    shape_of,
+    with_attributes,
+)
 from tvm_gnn_cost.lowering.views import MOVES, view_of
-
-#: Operators with which the elementwise ones after them are fused; other modules write ``call_tir`` for such alone.
-_PRODUCTS = ("matmul", "call_tir", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")))
 
 
 def sink_reshapes(mod: tvm.IRModule) -> tvm.IRModule:
@@ -140,18 +144,7 @@ class _Sinking(PyExprMutator):  # type: ignore[misc]
 
     def _is_fused(self, value: Any) -> bool:
         """Whether an operator on a value is fused with a product."""
-        if not isinstance(value, relax.Var):
-            return False
-        if value not in self.fused:
-            call = self.lookup_binding(value)
-            name = getattr(getattr(call, "op", None), "name", "").removeprefix("relax.")
-            if isinstance(call, relax.Var):
-                self.fused[value] = self._is_fused(call)
-            elif name in ELEMENTWISE:
-                self.fused[value] = any(self._is_fused(argument) for argument in call.args)
-            else:
-                self.fused[value] = name in _PRODUCTS
-        return self.fused[value]
+        return follows_product(value, self.lookup_binding, self.fused)
 
     def _matmul(self, call: relax.Call, shape: list[int]) -> relax.Expr:
         """A product by a matrix, of the value before a reshape that adds or removes axes of size 1."""
