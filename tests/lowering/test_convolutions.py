@@ -116,3 +116,21 @@ def test_other_convolutions_are_unchanged(monkeypatch: pytest.MonkeyPatch, chann
     monkeypatch.setitem(CASES, "other", ((1, 6, 6, 4), (3, 3, 4, channels), [1, 1], [1, 1, 1, 1], [1, 1], 1))
     mod = network("other")
     tvm.ir.assert_structural_equal(lower_convolutions(mod), mod)
+
+
+@pytest.mark.parametrize(("channels", "is_read"), [(3, True), (8, False)])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_an_image_of_few_channels_is_not_transposed(channels: int, is_read: bool, rank: int) -> None:
+    convolution = getattr(relax.op.nn, f"conv{rank}d")
+    sizes = (6, 7, 5)[:rank]
+
+    def emit(builder: relax.BlockBuilder, x: relax.Var) -> Any:
+        kernel = np.random.default_rng(1).standard_normal((16, channels, *[3] * rank)).astype(np.float32)
+        return relax.op.nn.relu(builder.emit(convolution(x, relax.const(kernel), padding=[2] * rank + [1] * rank)))
+
+    mod = build(emit, (2, channels, *sizes))
+    lowered, _ = legalize(mod)
+    functions = [var.name_hint for var, item in lowered.functions_items() if isinstance(item, tvm.tirx.PrimFunc)]
+    # The output is transposed.
+    assert sum("transpose" in name for name in functions) == (1 if is_read else 2)
+    np.testing.assert_allclose(outputs(lowered)[0], outputs(mod)[0], rtol=1e-4, atol=1e-4)
