@@ -52,9 +52,9 @@ class _Lowering(PyExprMutator):  # type: ignore[misc]
         """Visits a call; Relax calls this."""
         call = self.visit_expr_post_order(call)
         layouts = _LAYOUTS.get(getattr(call.op, "name", ""))
-        x, weights = call.args[:2] if layouts else (None, None)
-        if layouts is None or any(shape_of(value) is None for value in (call, x, weights)):
+        if layouts is None or any(shape_of(value) is None for value in (call, *call.args)):
             return call
+        x, weights = call.args
         attributes = call.attrs
         if (attributes.data_layout, attributes.kernel_layout, attributes.out_layout) != (*layouts, layouts[0]):
             return call
@@ -92,7 +92,7 @@ class _Lowering(PyExprMutator):  # type: ignore[misc]
 
     def _channels_first(self, value: Any) -> Any:
         """The value of few channels, before the spatial axes, that another is a transpose of; None if there is none."""
-        call = self.lookup_binding(value) if isinstance(value, relax.Var) else None
+        call: Any = self.lookup_binding(value) if isinstance(value, relax.Var) else None
         if getattr(getattr(call, "op", None), "name", "") != "relax.permute_dims" or call.attrs.axes is None:
             return None
         rank = value.ty.ndim

@@ -22,6 +22,7 @@ from tvm_gnn_cost.lowering.packing import free_weights
 from tvm_gnn_cost.lowering.padding import pad_weights
 from tvm_gnn_cost.lowering.products import read_in_place
 from tvm_gnn_cost.lowering.reshapes import sink_reshapes
+from tvm_gnn_cost.lowering.transposed import convolve_transposed
 from tvm_gnn_cost.lowering.winograd import use_winograd
 
 #: The convolutions that TVM lowers in NHWC; it does not lower transposed ones.
@@ -41,6 +42,7 @@ def legalize(mod: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule | None]:
         relax.transform.DecomposeOpsForInference(),
         rearrange_constants,
         remove_identities,
+        convolve_transposed,
         convert_layouts,
         read_in_place,
         lower_convolutions,
