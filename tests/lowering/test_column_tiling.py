@@ -94,11 +94,12 @@ def depthwise(x: te.Tensor) -> te.Tensor:
     [
         ((4, 24), lambda x: topi.sum(x, 1)),
         ((4, 24), topi.nn.relu),
+        ((4, 24), topi.sum),
         ((9, 15), lambda x: topi.sum(x, 0)),
         ((1, 8, 8, 16), depthwise),
         ((1, 8, 8, 16), lambda x: topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max", layout="NHWC")),
     ],
-    ids=["rows", "no reduction", "no vector", "product", "window"],
+    ids=["rows", "no reduction", "of all", "no vector", "product", "window"],
 )
 def test_other_functions_are_left_to_other_rules(shape: tuple[int, ...], compute: Any) -> None:
     assert not tiled(function(shape, compute))

@@ -80,6 +80,8 @@ def _schedule(sch: Schedule, axes: int, count: int, lanes: int, parallel: bool) 
         sch.compute_at(block, chunk)
     for block in (*others, last):
         loops = sch.get_loops(block)[1:]
+        if not loops:
+            continue
         if is_spatial(sch, block):
             *rest, inner = loops
         else:
@@ -104,17 +106,17 @@ def _kept(sch: Schedule, blocks: Sequence[Any]) -> tuple[int, int] | None:
         return None
     kept = set()
     for stmt in (sch.get(block) for block in blocks if not is_spatial(sch, block)):
-        *_, column = (var for var in stmt.iter_vars if var.iter_type == IterVar.DataPar)
+        columns = [var.var for var in stmt.iter_vars if var.iter_type == IterVar.DataPar][-1:]
         sums = reduced(stmt)
-        if sums is None or not all(is_contiguous(region, column.var) for region in stmt.reads):
+        if sums is None or not all(is_contiguous(region, var) for region in stmt.reads for var in columns):
             return None
         indices = [bound.min for region in stmt.reads for bound in region.region]
         if not all(any(index.same_as(var) for index in indices) for var in sums):
             return None  # a window
         kept.add(tuple(without_units(extents(stmt))))
     shape = extents(sch.get(blocks[-1]))
-    if len(kept) != 1 or shape[-1] == 1:
+    if len(kept) != 1 or not shape or shape[-1] == 1:
         return None
-    ((*rows, columns),) = kept
-    axes = next((i for i in range(len(shape)) if without_units(shape[:i]) == rows), None)
-    return None if axes is None or columns != shape[-1] else (axes, columns)
+    (sizes,) = kept
+    axes = next((i for i in range(len(shape)) if (*without_units(shape[:i]), shape[-1]) == sizes), None)
+    return None if axes is None else (axes, shape[-1])
