@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+import gc
 from typing import Any
 
 import numpy as np
@@ -177,3 +178,12 @@ def test_candidates_compute_what_the_task_does(mod: tvm.IRModule) -> None:
     assert np.abs(expected).max() > 0
     for candidate in candidates(mod, 6):
         np.testing.assert_allclose(run(candidate.sch.mod), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_design_space_is_copied_when_only_metaschedule_holds_its_rules() -> None:
+    import_tensor_intrin()
+    space = design_space(tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
+    gc.collect()
+    copied = space.clone()
+    gc.collect()
+    assert len(copied.clone().sch_rules) == len(space.sch_rules)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind, IterVar
 from tvm.tirx.analysis import undefined_vars
 
@@ -22,9 +24,43 @@ FUSABLE, INJECTIVE = 4, 2
 TILED = "tvm_gnn_cost.register_tiled"
 
 
+class LaneRule(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+    """A schedule rule that needs only the width of vectors; its subclasses are decorated with ``derived_object``.
+
+    Args:
+        lanes: Number of float32 values in a vector register.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__()
+        self.lanes = lanes
+
+    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
+        """No-op; MetaSchedule calls this."""
+
+    def clone(self) -> Any:
+        """Copies the rule; MetaSchedule calls this for each task."""
+        # The decorated object may be gone: MetaSchedule keeps its methods alone.
+        return derived_object(type(self))(self.lanes)
+
+
 def root_of(sch: Schedule) -> Any:
     """The outermost block of ``main``; a single opaque block is not named ``root``."""
     return sch.get_sblock(sch.mod["main"].body.block.name_hint)
+
+
+def extents(stmt: Any) -> list[int]:
+    """Those of a block's data-parallel axes."""
+    return [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
+
+
+def covered(extent: int, size: int) -> int:
+    """The extent of whole tiles that cover an axis.
+
+    >>> covered(71, 9)
+    72
+    """
+    return -(-extent // size) * size
 
 
 def is_spatial(sch: Schedule, block: Any) -> bool:

@@ -9,11 +9,10 @@ from typing import Any
 
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
-from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import IterVar
 
-from tvm_gnn_cost.lowering.blocks import TILED, is_contiguous, is_spatial, root_of
-from tvm_gnn_cost.lowering.row_tiling import extents, has_plain_loops, inline_followed, reduced, without_units
+from tvm_gnn_cost.lowering.blocks import TILED, LaneRule, extents, is_contiguous, is_spatial, root_of
+from tvm_gnn_cost.lowering.row_tiling import has_plain_loops, inline_followed, reduced, without_units
 
 #: Numbers of vectors of the columns that a thread computes before others. More of them read longer parts of each row;
 #: with fewer of them, more of what a second pass reads again is still in the cache.
@@ -21,7 +20,7 @@ _COUNTS = (8, 4, 2, 1)
 
 
 @derived_object
-class ColumnTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+class ColumnTiling(LaneRule):
     """Computes all blocks of a function for some columns before the next, in vectors of columns.
 
     It takes functions whose reductions keep the last axis of what they read and its leading axes. TVM's rules compute
@@ -30,17 +29,6 @@ class ColumnTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
     Args:
         lanes: Number of float32 values in a vector register.
     """
-
-    def __init__(self, lanes: int) -> None:
-        super().__init__()
-        self.lanes = lanes
-
-    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
-        """No-op; MetaSchedule calls this."""
-
-    def clone(self) -> ColumnTiling:
-        """Copies the rule; MetaSchedule calls this for each task."""
-        return ColumnTiling(self.lanes)
 
     def apply(self, sch: Schedule, _: Any) -> list[Schedule]:
         """One schedule for each number of vectors; only ``sch`` if the rule does not apply."""

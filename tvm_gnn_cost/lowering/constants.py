@@ -65,6 +65,12 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
         return value if isinstance(value, relax.ShapeExpr) else None
 
 
+def constant_of(value: Any, binding_of: Callable[[Any], Any]) -> GenericConst | None:
+    """The constant that an expression is or a variable is bound to; None if it is none."""
+    bound = binding_of(value) if isinstance(value, relax.Var) else value
+    return bound if isinstance(bound, GenericConst) else None
+
+
 def _as(values: Array, dtype: str, call: relax.Call) -> relax.Expr:
     """The array as a constant; the call itself if Relax has no constants of its type, such as int4."""
     try:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax, te, topi
-from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_gnn_cost.lowering.blocks import FUSABLE
-from tvm_gnn_cost.lowering.constants import constant
+from tvm_gnn_cost.lowering.constants import constant, constant_of
 from tvm_gnn_cost.lowering.forms import rewritten, shape_of
 from tvm_gnn_cost.lowering.padding import padded_columns
 
@@ -63,15 +62,15 @@ class _Lowering(PyExprMutator):  # type: ignore[misc]
         *kernel, inner, channels = shape_of(weights) or []
         groups = int(attributes.groups)
         columns = channels // groups
-        values = self.lookup_binding(weights) if isinstance(weights, relax.Var) else weights
-        padded = padded_columns(columns) if isinstance(values, GenericConst) else columns
+        values = constant_of(weights, self.lookup_binding)
+        padded = columns if values is None else padded_columns(columns)
         is_depthwise = inner == 1 and columns == 1
         image = None if is_depthwise else self._channels_first(x)
         if not is_depthwise:
             if groups == 1 and padded == columns and image is None:
                 return call
             shape = [*kernel, inner, *([groups] if groups > 1 else []), columns]
-            if isinstance(values, GenericConst):
+            if values is not None:
                 sides = [(0, 0)] * (len(shape) - 1) + [(0, padded - columns)]
                 weights = constant(np.pad(values.value.numpy().reshape(shape), sides), str(values.ty.dtype))
             elif groups > 1:

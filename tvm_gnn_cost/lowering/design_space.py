@@ -18,6 +18,9 @@ from tvm_gnn_cost.lowering.blocks import (
     FREE,
     REGISTERS,
     TILED,
+    LaneRule,
+    covered,
+    extents,
     is_contiguous,
     is_elementwise,
     is_spatial,
@@ -27,6 +30,7 @@ from tvm_gnn_cost.lowering.blocks import (
     vectorize_last,
 )
 from tvm_gnn_cost.lowering.column_tiling import ColumnTiling
+from tvm_gnn_cost.lowering.padding import MORE_WASTE
 from tvm_gnn_cost.lowering.row_tiling import RowTiling
 from tvm_gnn_cost.lowering.vectors import vector_lanes
 from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
@@ -76,7 +80,7 @@ class Tile(NamedTuple):
 
 
 @derived_object
-class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+class RegisterTiling(LaneRule):
     """Tiles a matrix product or convolution so that the accumulators stay in registers during the whole reduction.
 
     TVM's ``MultiLevelTiling`` samples every tile size; in nearly all of its programs the accumulators go through
@@ -90,17 +94,6 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         lanes: Number of float32 values in a vector register.
     """
 
-    def __init__(self, lanes: int) -> None:
-        super().__init__()
-        self.lanes = lanes
-
-    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
-        """No-op; MetaSchedule calls this."""
-
-    def clone(self) -> RegisterTiling:
-        """Copies the rule; MetaSchedule calls this for each task."""
-        return RegisterTiling(self.lanes)
-
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
         """One schedule for each tile shape; only ``sch`` if the rule does not apply."""
         if not _is_sum_of_products(sch, block):
@@ -109,14 +102,14 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         extent = int(stmt.iter_vars[_last_spatial(stmt)].dom.extent)
         _inline_followers(sch, block)
         results = []
-        spatial = [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
-        counts = _COUNTS if math.prod(spatial) > extent else _ROW_COUNTS
+        counts = _COUNTS if math.prod(extents(stmt)) > extent else _ROW_COUNTS
         is_small = math.prod(int(var.dom.extent) for var in stmt.iter_vars) < _SMALL
         tiles = self._tiles(extent, counts)
         if not any(_is_weight(sch, region.source) for region in stmt.reads):
             padded = self._padded(extent)
             # Of 64 candidates of a product with 300 columns, the fastest 20 were padded; others had vectors of four.
-            if tiles[0].lanes < min(8, self.lanes) and padded and _covered(extent, padded[0].width) <= 1.5 * extent:
+            is_narrow = tiles[0].lanes < min(8, self.lanes)
+            if is_narrow and padded and covered(extent, padded[0].width) <= extent * (1 + MORE_WASTE):
                 tiles = []
             tiles = tiles + padded
         for tile in tiles:
@@ -147,7 +140,7 @@ class RegisterTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         if extent % self.lanes == 0:
             return []
         tiles = [Tile(count, self.lanes, padded=True) for count in _COUNTS if (count - 1) * self.lanes < extent]
-        return sorted(tiles, key=lambda tile: _covered(extent, tile.width))[:2]
+        return sorted(tiles, key=lambda tile: covered(extent, tile.width))[:2]
 
     def _tile(
         self, sch: Schedule, block: Any, tile: Tile, weights_first: bool, local: Sequence[Any], is_serial: bool
@@ -266,12 +259,7 @@ def _least_waste(extent: int, most: int) -> int:
     >>> _least_waste(71, 9)
     9
     """
-    return min(range(most, most // 2, -1), key=lambda size: _covered(extent, size))
-
-
-def _covered(extent: int, size: int) -> int:
-    """The extent of whole tiles that cover an axis."""
-    return -(-extent // size) * size
+    return min(range(most, most // 2, -1), key=lambda size: covered(extent, size))
 
 
 def _last_spatial(stmt: Any) -> int:

@@ -25,6 +25,9 @@ from tvm import tirx
 
 from tvm_gnn_cost.lowering.vectors import WIDEST, vector_lanes
 
+#: The exponential of values below it is 0.
+_LOWEST = -104.0
+
 #: The functions of the C library's libm that compute a value of a value, or of two.
 _LIBM = re.compile(
     rb"(?<=\0)(?:a?(?:cos|sin|tan)h?|atan2|cbrt|erfc?|exp(?:2|10|m1)?|fmod|log(?:2|10|1p)?|pow|[lt]gamma)f?(?=\0)"
@@ -248,12 +251,16 @@ class _Value:
         return result
 
 
-def _exp(x: _Value, highest: float = 89.0) -> _Value:
-    """As Cephes' ``expf`` a power of two, and a polynomial of the rest; none of the values exceeds ``highest``.
+def _exp(x: _Value) -> _Value:
+    """From -104 to 89, outside of which the results are 0 and infinity."""
+    return _exp_inside(x.clipped(_LOWEST, 89.0))
+
+
+def _exp_inside(x: _Value) -> _Value:
+    """As Cephes' ``expf`` a power of two, and a polynomial of the rest, of values from -104 to 89.
 
     The polynomial has the least largest relative error, 3e-9, of those of its degree up to log(2) / 2.
     """
-    x = x.clipped(-104.0, 89.0) if highest > 0 else x.at_least(-104.0)
     # The sum is rounded to an integer, which is then in its low bits.
     shifted = x * math.log2(math.e) + 12582912.0
     n = shifted - 12582912.0
@@ -272,7 +279,7 @@ def _exp(x: _Value, highest: float = 89.0) -> _Value:
 
 def _sigmoid(x: _Value) -> _Value:
     """From the exponential of the negative absolute value, which neither overflows nor loses small results."""
-    small = _exp(-x.intrinsic("fabs"), 0.0)
+    small = _exp_inside((-x.intrinsic("fabs")).at_least(_LOWEST))
     return x.is_("olt", 0.0).choose(small, small.constant(1.0)).divided(small + 1.0)
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 import tvm
 from tvm import relax, te
-from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_gnn_cost.lowering.blocks import FUSABLE
-from tvm_gnn_cost.lowering.constants import constant
+from tvm_gnn_cost.lowering.blocks import FUSABLE, covered
+from tvm_gnn_cost.lowering.constants import constant, constant_of
 from tvm_gnn_cost.lowering.vectors import WIDEST
 
 #: The number of columns of a tile without waste, preferably: three vectors.
 _TILE = 3 * WIDEST
 
 #: Largest share of columns to add, where a vector of half the size divides them and where none does.
-_WASTE, _MORE_WASTE = 0.125, 0.5
+_WASTE, MORE_WASTE = 0.125, 0.5
 
 
 def pad_weights(mod: tvm.IRModule) -> tvm.IRModule:
@@ -42,8 +41,8 @@ def padded_columns(columns: int) -> int:
     """
     if columns % WIDEST == 0:
         return columns
-    for multiple, waste in ((_TILE, _WASTE / 4), (WIDEST, _WASTE if columns % (WIDEST // 2) == 0 else _MORE_WASTE)):
-        target = -(-columns // multiple) * multiple
+    for multiple, waste in ((_TILE, _WASTE / 4), (WIDEST, _WASTE if columns % (WIDEST // 2) == 0 else MORE_WASTE)):
+        target = covered(columns, multiple)
         if target <= columns * (1 + waste):
             return target
     return columns
@@ -62,10 +61,8 @@ class _Padding(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.matmul":
             return call
-        weights = call.args[1]
-        if isinstance(weights, relax.Var):
-            weights = self.lookup_binding(weights)
-        if not isinstance(weights, GenericConst) or weights.ty.ndim != 2 or call.args[0].ty.ndim < 2:
+        weights = constant_of(call.args[1], self.lookup_binding)
+        if weights is None or weights.ty.ndim != 2 or call.args[0].ty.ndim < 2:
             return call
         dtype = str(weights.ty.dtype)
         if {str(value.ty.dtype) for value in (call, call.args[0])} != {dtype}:

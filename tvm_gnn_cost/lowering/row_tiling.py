@@ -11,17 +11,16 @@ import tvm_ffi
 from tvm.ir import Call
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
-from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind, IterVar
 
-from tvm_gnn_cost.lowering.blocks import TILED, is_spatial, root_of, uses
+from tvm_gnn_cost.lowering.blocks import TILED, LaneRule, extents, is_spatial, root_of, uses
 
 #: Largest number of rows that a thread computes before it takes others.
 _MOST_ROWS = 64
 
 
 @derived_object
-class RowTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+class RowTiling(LaneRule):
     """Computes all blocks of a function for a row before the next row, in vectors along the row.
 
     It takes functions whose reductions are along the last axes of their output, such as softmax, normalizations and
@@ -31,17 +30,6 @@ class RowTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
     Args:
         lanes: Number of float32 values in a vector register.
     """
-
-    def __init__(self, lanes: int) -> None:
-        super().__init__()
-        self.lanes = lanes
-
-    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
-        """No-op; MetaSchedule calls this."""
-
-    def clone(self) -> RowTiling:
-        """Copies the rule; MetaSchedule calls this for each task."""
-        return RowTiling(self.lanes)
 
     def apply(self, sch: Schedule, _: Any) -> list[Schedule]:
         """A schedule with the rows in parallel and one without; only ``sch`` if the rule does not apply."""
@@ -125,11 +113,6 @@ def reduced(stmt: Any) -> list[Any] | None:
         if any(uses(bound.min, var) for bound in region.region for var in variables)
     }
     return variables if len(stmt.writes) == 1 and len(buffers) == 1 else None
-
-
-def extents(stmt: Any) -> list[int]:
-    """Those of a block's data-parallel axes."""
-    return [int(var.dom.extent) for var in stmt.iter_vars if var.iter_type == IterVar.DataPar]
 
 
 def without_units(sizes: Sequence[int]) -> list[int]:

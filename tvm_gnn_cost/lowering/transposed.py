@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax
-from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_gnn_cost.lowering.constants import constant
+from tvm_gnn_cost.lowering.constants import constant, constant_of
 from tvm_gnn_cost.lowering.forms import rewritten, shape_of
 
 #: Operator -> the convolution and the layouts that are rewritten.
@@ -45,30 +44,29 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
             return call
         convolution, *layouts = known
         x, weights = call.args
-        values = self.lookup_binding(weights) if isinstance(weights, relax.Var) else weights
+        values = constant_of(weights, self.lookup_binding)
         attributes = call.attrs
         if [attributes.data_layout, attributes.kernel_layout] != layouts or attributes.out_layout != layouts[0]:
             return call
         if int(attributes.groups) != 1 or any(int(step) != 1 for step in attributes.dilation):
             return call
-        if not isinstance(values, GenericConst) or len({str(value.ty.dtype) for value in (call, *call.args)}) > 1:
+        if values is None or len({str(value.ty.dtype) for value in (call, *call.args)}) > 1:
             return call
         images, _, *sizes = shape_of(x) or []
         _, channels, *outputs = shape_of(call) or []
         strides = [int(stride) for stride in attributes.strides]
         before = [int(size) for size in attributes.padding][: len(sizes)]
-        array = values.value.numpy()
-        taps = [-(-count // stride) for count, stride in zip(array.shape[2:], strides, strict=True)]
+        matrix = phases(values.value.numpy(), strides)
         # Output o is number (o + before) % stride of those that the convolution computes at (o + before) // stride.
         first = [low // stride for low, stride in zip(before, strides, strict=True)]
         last = [(low + size - 1) // stride for low, size, stride in zip(before, outputs, strides, strict=True)]
-        low = [count - 1 - place for count, place in zip(taps, first, strict=True)]
+        low = [count - 1 - place for count, place in zip(matrix.shape[2:], first, strict=True)]
         high = [place - size + 1 for place, size in zip(last, sizes, strict=True)]
         if min(low) < 0 or min(high) < 0:
             return call
-        dtype = str(values.ty.dtype)
-        result = convolution(x, constant(phases(array, strides), dtype), padding=[*low, *high])
+        result = convolution(x, constant(matrix, str(values.ty.dtype)), padding=[*low, *high])
         places = [b - a + 1 for a, b in zip(first, last, strict=True)]
+        wide = [place * stride for place, stride in zip(places, strides, strict=True)]
         if max(strides) > 1:
             rank = len(sizes)
             result = relax.op.reshape(self.builder_.emit(result), [images, *strides, channels, *places])
@@ -77,13 +75,10 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
                 axis for pair in zip(range(rank + 2, 2 * rank + 2), range(1, rank + 1), strict=True) for axis in pair
             ]
             result = relax.op.permute_dims(self.builder_.emit(result), [0, rank + 1, *order])
-            wide = [place * stride for place, stride in zip(places, strides, strict=True)]
             result = relax.op.reshape(self.builder_.emit(result), [images, channels, *wide])
-        else:
-            wide = places
-        offsets = [low - place * stride for low, place, stride in zip(before, first, strides, strict=True)]
         if wide == outputs:
             return result
+        offsets = [start - place * stride for start, place, stride in zip(before, first, strides, strict=True)]
         ends = [offset + size for offset, size in zip(offsets, outputs, strict=True)]
         return relax.op.strided_slice(self.builder_.emit(result), list(range(2, len(sizes) + 2)), offsets, ends)
 

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax, te
-from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import Select, const, if_then_else
 from tvm.tirx import all as both
 
 from tvm_gnn_cost.lowering.blocks import FUSABLE
+from tvm_gnn_cost.lowering.constants import constant_of
 from tvm_gnn_cost.lowering.forms import rewritten
 from tvm_gnn_cost.lowering.vectors import WIDEST
 
@@ -88,10 +88,8 @@ class _Replacing(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
             return call
-        constant = call.args[1]
-        if isinstance(constant, relax.Var):
-            constant = self.lookup_binding(constant)
-        if not isinstance(constant, GenericConst):
+        constant = constant_of(call.args[1], self.lookup_binding)
+        if constant is None:
             return call
         weights = constant.value.numpy()
         if not _is_offered(call, weights.shape):
