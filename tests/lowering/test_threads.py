@@ -49,6 +49,21 @@ def test_a_reduction_counts_all_of_its_iterations() -> None:
     assert ForKind.PARALLEL in kinds(on_one_thread(schedule.mod["main"]))
 
 
+@pytest.mark.parametrize(("columns", "kind"), [(512, ForKind.SERIAL), (528, ForKind.PARALLEL)])
+def test_a_small_product_in_vectors_runs_on_one_thread(columns: int, kind: int) -> None:
+    vector, matrix = te.placeholder((128,), name="vector"), te.placeholder((128, columns), name="matrix")
+    over = te.reduce_axis((0, 128))
+    product = te.compute((columns,), lambda i: te.sum(vector[over] * matrix[over, i], axis=over), name="product")
+    schedule = Schedule(te.create_prim_func([vector, matrix, product]))
+    column, step = schedule.get_loops(schedule.get_sblock("product"))
+    chunks, lanes = schedule.split(column, [None, 16])
+    schedule.reorder(chunks, step, lanes)
+    schedule.parallel(chunks)
+    assert ForKind.PARALLEL in kinds(on_one_thread(schedule.mod["main"]))
+    schedule.vectorize(lanes)
+    assert (ForKind.PARALLEL in kinds(on_one_thread(schedule.mod["main"]))) == (kind == ForKind.PARALLEL)
+
+
 def test_extents_that_are_unknown_stay_parallel() -> None:
     size = tvm.tirx.Var("size", "int64")
     before = te.placeholder((size,), name="before")
