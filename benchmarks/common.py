@@ -47,6 +47,7 @@ _PACKAGES = (
     "torch",
     "torch-geometric",
     "xgboost",
+    "xgboost-cpu",
     "numpy",
     "jax",
     "onnxruntime",

@@ -5,8 +5,8 @@ round on (by default it is random for 100 measurements), XGBModel that starts wi
 model that was trained on them. FOLDER holds a ResNet-34 on an A100 (see ``cuda_programs.py``); the tasks are of other
 networks. With ``--at-once``, searches run at the same time on separate cores, but programs run alone. At the end, also
 when the time runs out, the fastest programs of the finished searches of each task are measured again, interleaved, and
-compared with NumPy. Finished searches are saved; the same command resumes. For 16 cores and nine minutes:
-``--at-once 3 --seconds 420``.
+compared with NumPy. Finished searches are saved; the same command resumes. On 16 cores with ``--at-once 3``, one seed
+takes seven minutes and the last measurement one to two; the first call also trains the models.
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ def search(task: GPUTask, name: str, seed: int, arguments: argparse.Namespace, l
             num_tuning_cores=usable_cores(),
             seed=seed + 1,
         )
+        if not recorder.points:
+            raise WorkError("no program was measured, as too few sampled programs were valid; increase the population")
         schedule = ms.tir_integration.compile_tir(database, module, target)
         phases = phase_seconds({str(phase): float(seconds) for phase, seconds in profiler.get().items()})
         if schedule is not None:
@@ -302,22 +304,27 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     arguments.work, arguments.store = finished, pretrain(arguments, finished)
     paths = run_all(arguments, finished)
     again: list[dict[str, Any]] = []
+    pool: ProcessPoolExecutor | None = None
     for name in _tasks(arguments):
         libraries = {run: path.with_suffix(".so") for run, path in paths.items() if run[0] == name}
         libraries = {run: library for run, library in libraries.items() if library.exists()}
         if not libraries:
             continue
-        # A program that crashes leaves the GPU unusable for its process.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            try:
-                rows = pool.submit(measure_again, name, list(libraries.values()), arguments).result()
-            except Exception as error:
-                console.print(f"{name}: {type(error).__name__}: {error}", highlight=False)
-                continue
+        pool = pool or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            rows = pool.submit(measure_again, name, list(libraries.values()), arguments).result()
+        except Exception as error:
+            console.print(f"{name}: {type(error).__name__}: {error}", highlight=False)
+            # A program that crashes leaves the GPU unusable for its process.
+            pool.shutdown()
+            pool = None
+            continue
         again += [
             {"task": name, "model": run[1], "seed": run[2]} | row for run, row in zip(libraries, rows, strict=True)
         ]
         report(arguments, paths, again)
+    if pool is not None:
+        pool.shutdown()
     for baseline, metrics in _against(arguments, paths).items():
         console.print(comparison_table(metrics, baseline))
     lines = [

@@ -31,10 +31,7 @@ _OPTIONS = {
     "end_to_end": "--minutes 0 5 --seeds 3",
     "end_to_end-random": "--networks resnet-18 --models gnn random --minutes 5 --seeds 1",
     "engines": "--tvm",
-    "gpu_search": (
-        "FOLDER --models gnn-a100 xgb-a100 xgb random --trials 64 --trials-per-round 16 --population-size 512 "
-        "--seeds 2 --at-once 3"
-    ),
+    "gpu_search": "FOLDER --at-once 3 --seeds 2 --seconds 490",
     "gpu_training": "FOLDER --accuracy-of gpu --repeats 5",
     "search": "--models gnn xgb random",
     "search-own": "--models gnn xgb random tvm --seeds 1",
