@@ -265,7 +265,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
             write_result(arguments.json, "engines", settings, {"networks": found})
     minutes = arguments.minutes
     times = map(plain, rows(found, minutes))
-    console.print(table_of("ms: medians ± half the quartiles' distance", plain(columns(found)), times))
+    console.print(table_of("ms: quartiles of the turns", plain(columns(found)), times))
     console.print(table_of("the engine's time / ours", plain(FAMILY_COLUMNS), family_rows(found, minutes)))
     console.print(table_of("without a time", ("network", "engine", "reason"), failures(found), ("engine", "reason")))
     console.print(verdict(found, tuned_name(minutes), "", TUNED_AIMS), markup=False)

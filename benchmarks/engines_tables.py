@@ -32,9 +32,13 @@ def tuned_name(minutes: float) -> str:
     return f"tune --minutes {minutes:g}"
 
 
-def medians(network: Network) -> dict[str, float]:
-    """Engine or library -> median in ms, of those that have times."""
-    return {name: found["median"] for name, found in network["engines"].items() if "median" in found}
+def times(network: Network) -> dict[str, float]:
+    """Engine or library -> the lower quartile of its turns in ms, of those that have times.
+
+    Where a hypervisor at times runs two virtual cores on one physical core, turns have two modes, a factor of 1.6
+    apart, and medians compare an engine in one mode with another in the other.
+    """
+    return {name: found["quartiles"][0] for name, found in network["engines"].items() if "quartiles" in found}
 
 
 def is_ours(name: str) -> bool:
@@ -43,14 +47,14 @@ def is_ours(name: str) -> bool:
 
 
 def best_engine(network: Network) -> tuple[str, float] | None:
-    """The fastest engine that computes the network, and its median in ms."""
-    others = {name: median for name, median in medians(network).items() if not is_ours(name)}
+    """The fastest engine that computes the network, and its time in ms."""
+    others = {name: time for name, time in times(network).items() if not is_ours(name)}
     return min(others.items(), key=lambda one: one[1]) if others else None
 
 
 def ratio(network: Network, ours: str, engine: str = "") -> float | None:
     """An engine's time divided by ours; the best engine's without a name, None if one of the two has no time."""
-    found, best = medians(network), best_engine(network)
+    found, best = times(network), best_engine(network)
     theirs = found.get(engine) if engine else best and best[1]
     return theirs / found[ours] if theirs and ours in found else None
 
@@ -114,7 +118,7 @@ def rows(networks: Networks, minutes: float) -> list[tuple[str, ...]]:
     columns = engines(networks)
     made = []
     for name, network in networks.items():
-        best, found = best_engine(network), medians(network)
+        best, found = best_engine(network), times(network)
         fastest = min(found.values(), default=None)
         cells = [_cell(network["engines"].get(one), fastest) for one in columns]
         relative = [_number(ratio(network, ours)) for ours in (UNMEASURED, tuned_name(minutes))]
@@ -129,14 +133,14 @@ def columns(networks: Networks) -> tuple[str, ...]:
 
 
 def _cell(found: Mapping[str, Any] | None, fastest: float | None) -> str:
-    """A median with half the distance of its quartiles; bold if it is the fastest."""
+    """The quartiles; bold if the lower one is the fastest engine's."""
     if found is None:
         return ""
-    if "median" not in found:
+    if "quartiles" not in found:
         return "fails"
     low, high = found["quartiles"]
-    text = f"{_digits(found['median'])} ± {(high - low) / 2:.2g}"
-    return f"**{text}**" if found["median"] == fastest else text
+    text = f"{_digits(low)} to {_digits(high)}"
+    return f"**{text}**" if low == fastest else text
 
 
 def _digits(value: float) -> str:
@@ -192,7 +196,7 @@ def summary(result: Mapping[str, Any]) -> str:
     networks, ours = result["metrics"]["networks"], tuned_name(result["settings"]["minutes"])
     body = []
     for name, network in networks.items():
-        found, best = medians(network), best_engine(network)
+        found, best = times(network), best_engine(network)
         theirs = (best[0], _digits(best[1])) if best else ("-", "-")
         mine = _digits(found[ours]) if ours in found else "-"
         body.append((name, *theirs, mine, _number(ratio(network, ours))))
@@ -220,6 +224,11 @@ be installed instead, batch 1, float32. Each engine runs in its own process with
 network interleaved in {settings["turns"]} turns. An engine that refuses a network, or whose outputs differ from the
 framework's by more than the tolerance of the tuned network, has no time.
 
+**The time of an engine is the lower quartile of its turns**, each the median of its runs in 0.2 s. The hypervisor of this
+machine at times runs both virtual cores on one physical core, which the operating system does not show: a program with
+two threads then takes 1.6 to 2 times as long. Medians would compare an engine that met more of that with one that met
+less; they are in the JSON with all turns.
+
 Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["system"]}; other processes used at most {busy:.2f}
 cores while the engines of a network were timed.
 
@@ -235,7 +244,7 @@ Geometric means of the engine's time divided by ours; above 1, ours is faster.
 - {verdict(networks, UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS)}
 
 ## By network
-Medians in ms ± half the distance between the quartiles; bold: the fastest.
+Lower to upper quartile in ms; bold: the fastest.
 
 {markdown_table(columns(networks), rows(networks, minutes))}"""
     if slower := behind(networks, minutes):

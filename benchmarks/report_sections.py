@@ -256,8 +256,8 @@ def _engines(results: Results) -> Iterator[Section]:
     minutes, sources = settings["minutes"], ("engines",)
     text = (
         "Networks that this package was not tuned for, without a measurement and after "
-        f"{minutes:g} minutes, and the engines that could be installed instead: medians of {settings['turns']} "
-        "interleaved turns in ms ± half the distance between the quartiles."
+        f"{minutes:g} minutes, and the engines that could be installed instead: quartiles of {settings['turns']} "
+        "interleaved turns in ms."
     )
     plain = engines_tables.plain
     rows = list(map(plain, engines_tables.rows(networks, minutes)))
