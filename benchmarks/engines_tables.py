@@ -224,10 +224,10 @@ be installed instead, batch 1, float32. Each engine runs in its own process with
 network interleaved in {settings["turns"]} turns. An engine that refuses a network, or whose outputs differ from the
 framework's by more than the tolerance of the tuned network, has no time.
 
-**The time of an engine is the lower quartile of its turns**, each the median of its runs in 0.2 s. The hypervisor of this
-machine at times runs both virtual cores on one physical core, which the operating system does not show: a program with
-two threads then takes 1.6 to 2 times as long. Medians would compare an engine that met more of that with one that met
-less; they are in the JSON with all turns.
+**The time of an engine is the lower quartile of its turns**, each the median of its runs in 0.2 s. The hypervisor of
+this machine at times runs both virtual cores on one physical core, which the operating system does not show: a program
+with two threads then takes 1.6 to 2 times as long. Medians would compare an engine that met more of that with one that
+met less; they are in the JSON with all turns.
 
 Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["system"]}; other processes used at most {busy:.2f}
 cores while the engines of a network were timed.
