@@ -15,7 +15,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import random
 import tempfile
 import time
 import warnings
@@ -32,11 +31,12 @@ import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+import single_tasks
 from common import console, parser, run_saved, table_of, write_result
 from cuda_programs import add_options
 from gpu_pretraining import GNN, XGB, pretrain, xgb_with_records
-from gpu_tasks import SMALL, TASKS, GPUTask
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
+from single_tasks import GPU_TASKS, SMALL, SingleTask
 from tvm_gnn_cost import GNNCostModel, WorkError
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
@@ -49,9 +49,6 @@ from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
 from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 
 MODELS = ("gnn-a100", "xgb-a100", "xgb", "random")
-#: Rounds of the last measurement, and the least milliseconds of a program in each.
-_ROUNDS, _ROUND_MS = 15, 10
-
 #: Task, model and seed.
 Run = tuple[str, str, int]
 
@@ -105,7 +102,7 @@ def gpu_target(text: str) -> tvm.target.Target:
     return tvm.target.Target(json.loads(text) if text.startswith("{") else text)
 
 
-def search(task: GPUTask, name: str, seed: int, arguments: argparse.Namespace, library: Path) -> dict[str, Any]:
+def search(task: SingleTask, name: str, seed: int, arguments: argparse.Namespace, library: Path) -> dict[str, Any]:
     """Runs one search and writes its fastest program.
 
     Args:
@@ -174,41 +171,9 @@ def _model(name: str, seed: int, arguments: argparse.Namespace) -> Any:
 
 
 def measure_again(name: str, libraries: Sequence[Path], arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Compares programs of a task with NumPy, and times them interleaved.
-
-    Args:
-        name: Of the task.
-        libraries: The programs.
-        arguments: The options of the script.
-
-    Returns:
-        For each program the largest difference, relative to the largest value, and the median and quartiles of its
-        latency over the rounds, in seconds.
-    """
-    task = _tasks(arguments)[name]
+    """See :func:`single_tasks.measure_again`."""
     device = tvm.device("cpu" if gpu_target(arguments.target).kind.name == "llvm" else "cuda", 0)
-    inputs = task.inputs()
-    expected = task.reference(*inputs)
-    values = [tvm.runtime.tensor(value, device) for value in inputs]
-    programs: list[tuple[Any, Any, list[float]]] = []
-    results: list[dict[str, Any]] = []
-    for library in libraries:
-        module = tvm.runtime.load_module(str(library))
-        output = tvm.runtime.tensor(np.full(expected.shape, np.nan, np.float32), device)
-        module["main"](*values, output)
-        device.sync()
-        difference = np.abs(output.numpy() - expected).max() / np.abs(expected).max()
-        results.append({"difference": float(difference)})
-        evaluator = module.time_evaluator("main", device, number=10, repeat=1, min_repeat_ms=_ROUND_MS)
-        programs.append((evaluator, output, []))
-    order = random.Random(0)
-    for _ in range(_ROUNDS):
-        for evaluator, output, seconds in order.sample(programs, len(programs)):
-            seconds.append(float(evaluator(*values, output).mean))
-    for result, (_, _, seconds) in zip(results, programs, strict=True):
-        low, middle, high = np.percentile(seconds, [25, 50, 75]).tolist()
-        result |= {"latency_s": middle, "quartiles_s": [low, high]}
-    return results
+    return single_tasks.measure_again(_tasks(arguments)[name], libraries, device)
 
 
 def _take_cores(numbers: Any, processes: int) -> None:
@@ -232,8 +197,8 @@ def _search_and_save(name: str, model: str, seed: int, arguments: argparse.Names
     return "finished"
 
 
-def _tasks(arguments: argparse.Namespace) -> dict[str, GPUTask]:
-    tasks = SMALL if arguments.quick else TASKS
+def _tasks(arguments: argparse.Namespace) -> dict[str, SingleTask]:
+    tasks = SMALL if arguments.quick else GPU_TASKS
     return {name: task for name, task in tasks.items() if name in arguments.tasks or arguments.quick}
 
 
@@ -339,7 +304,7 @@ def main() -> None:
     options = parser(__doc__)
     add_options(options)
     options.add_argument("--target", default="", help="a tag or JSON of TVM instead of this machine's GPU")
-    options.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    options.add_argument("--tasks", nargs="+", choices=GPU_TASKS, default=list(GPU_TASKS), metavar="TASK")
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS[:3]))
     options.add_argument("--trials", type=int, default=32)
     options.add_argument("--trials-per-round", type=int, default=8)
