@@ -28,7 +28,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from common import DATA, console, parser, run_saved, table_of, write_result
-from gpu_pretraining import xgb_with_records
+from gpu_pretraining import xgb, xgb_with_records
 from search_curves import Points, best, improvements
 from single_tasks import CPU_TASKS, SMALL, SingleTask, measure_again
 from stores import extract_store
@@ -80,11 +80,6 @@ class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
         """Is not used."""
 
 
-def _xgb(seed: int, **options: Any) -> Any:
-    config = ms.cost_model.xgb_model.XGBConfig(seed=seed)
-    return ms.cost_model.XGBModel(config=config, verbose_eval=0, num_tuning_cores=usable_cores(), **options)
-
-
 def _network(_seed: int, _runs: Path) -> Any:
     return GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None)))
 
@@ -104,8 +99,8 @@ MODELS: dict[str, Callable[[int, Path], Any]] = {
     "GNNCostModel()": lambda _seed, _runs: GNNCostModel(),
     "its trees alone": lambda _seed, _runs: _Trees(),
     "its network alone": _network,
-    _BASELINE: lambda seed, _runs: _xgb(seed),
-    "XGBModel(num_warmup_samples=1)": lambda seed, _runs: _xgb(seed, num_warmup_samples=1),
+    _BASELINE: lambda seed, _runs: xgb(seed, usable_cores()),
+    "XGBModel(num_warmup_samples=1)": lambda seed, _runs: xgb(seed, usable_cores(), num_warmup_samples=1),
     "XGBModel, our records": _xgb_of_our_records,
     "RandomModel()": lambda seed, _runs: ms.cost_model.RandomModel(seed=seed),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tvm.s_tir.meta_schedule.cost_model import XGBModel
@@ -36,6 +37,11 @@ def pretrain(arguments: argparse.Namespace, work: Path) -> Path:
     return store
 
 
+def xgb(seed: int, cores: int, **options: Any) -> XGBModel:
+    """TVM's XGBoost model for a search, without its log; ``options`` are further arguments of TVM's class."""
+    return XGBModel(config=XGBConfig(seed=seed), verbose_eval=0, num_tuning_cores=cores, **options)
+
+
 def xgb_with_records(path: Path, store: Path, seed: int, cores: int) -> XGBModel:
     """TVM's XGBoost model as if its search had measured the programs of a store before.
 
@@ -50,7 +56,7 @@ def xgb_with_records(path: Path, store: Path, seed: int, cores: int) -> XGBModel
     """
     programs: MeasuredPrograms = GraphStore(store).load(with_features=True)
     features, rows = with_features(programs)
-    model = XGBModel(config=XGBConfig(seed=seed), num_warmup_samples=1, verbose_eval=0, num_tuning_cores=cores)
+    model = xgb(seed, cores, num_warmup_samples=1)
     for number, task in enumerate(programs.tasks):
         members = [i for i in rows if programs.task[i] == number and len(features[i]) <= MOST_STORES]
         if members:

@@ -34,7 +34,7 @@ from tvm.s_tir import meta_schedule as ms
 import single_tasks
 from common import console, parser, run_saved, table_of, write_result
 from cuda_programs import add_options
-from gpu_pretraining import GNN, XGB, pretrain, xgb_with_records
+from gpu_pretraining import GNN, XGB, pretrain, xgb, xgb_with_records
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
 from single_tasks import GPU_TASKS, SMALL, SingleTask
 from tvm_gnn_cost import GNNCostModel, WorkError
@@ -163,10 +163,7 @@ def _model(name: str, seed: int, arguments: argparse.Namespace) -> Any:
     if name == "xgb-a100":
         return xgb_with_records(arguments.work / XGB, arguments.store, seed, usable_cores())
     if name == "xgb":
-        config = ms.cost_model.xgb_model.XGBConfig(seed=seed)
-        return ms.cost_model.XGBModel(
-            config=config, num_warmup_samples=1, verbose_eval=0, num_tuning_cores=usable_cores()
-        )
+        return xgb(seed, usable_cores(), num_warmup_samples=1)
     return ms.cost_model.RandomModel(seed=seed)
 
 
