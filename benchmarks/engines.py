@@ -142,9 +142,10 @@ def time_all(
             difference = None if one.failure or one.name == MATRIX_PRODUCT else _difference(outputs[one.name], network)
             reason = one.failure or wrong(difference, _tolerance(network), framework_of(network))
             # The path of a log is of no use to readers of the result.
-            about = {"difference": difference, "reason": reason.partition("; its output is in ")[0]}
-            found[one.name] = about | ({} if reason else spread(one.seconds))
-    return {"engines": found, "reference": framework_of(network), "other_load": busy}
+            outcome = {"difference": difference, "reason": reason.partition("; its output is in ")[0]}
+            found[one.name] = outcome | ({} if reason else spread(one.seconds))
+    about = {"reference": framework_of(network), "machine": describe_machine(), "other_load": busy}
+    return {"engines": found} | about
 
 
 def profile(name: str) -> dict[str, Any]:
@@ -273,12 +274,14 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def networks_of(path: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The networks of an earlier result with these settings on this machine, which a run of others adds to."""
+    """The networks of an earlier result with these settings, which a run of others adds to.
+
+    Each has the machine that it ran on: a network is compared on one machine, different networks need not be.
+    """
     if path is None or not path.exists():
         return {}
     result = parse_json(path.read_text())
-    same = (result["settings"], result["machine"]) == (settings, describe_machine())
-    return dict(result["metrics"]["networks"]) if same else {}
+    return dict(result["metrics"]["networks"]) if result["settings"] == settings else {}
 
 
 def write_pages(result: Mapping[str, Any], root: Path) -> None:

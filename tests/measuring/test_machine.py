@@ -32,7 +32,7 @@ from tvm_gnn_cost.measuring.machine import (
 
 def test_the_machine_is_described() -> None:
     found = describe_machine()
-    assert list(found) == ["processor", "cores", "threads", "memory_gib", "system", "python"]
+    assert list(found) == ["processor", "signature", "cores", "threads", "memory_gib", "system", "python"]
     assert found["processor"]
     assert found["threads"] == os.cpu_count()
     assert abs(found["memory_gib"] - psutil.virtual_memory().total / 2**30) <= 0.5
@@ -46,10 +46,13 @@ def test_nothing_names_the_machine_or_its_user() -> None:
     assert not [name for name in names if len(name) > 3 and name in found]
 
 
-def test_the_first_model_name_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "processor\t: 0\nmodel name\t: AMD EPYC: 7763 64-Core\nprocessor\t: 1\nmodel name\t: other\n"
+def test_the_first_processor_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC: 7763 64-Core\nstepping\t: 1\n"
+    text = f"{first}\nprocessor\t: 1\ncpu family\t: 7\nmodel\t\t: 7\nmodel name\t: other\n"
     monkeypatch.setattr(Path, "read_text", lambda _self: text)
-    assert describe_machine()["processor"] == "AMD EPYC: 7763 64-Core"
+    found = describe_machine()
+    assert found["processor"] == "AMD EPYC: 7763 64-Core"
+    assert found["signature"] == "family 26, model 2, stepping 1"
 
 
 @pytest.mark.parametrize("cpuinfo", [None, "processor\t: 0\nCPU part\t: 0xd40\n"])
@@ -60,7 +63,8 @@ def test_a_processor_without_a_model_name_is_called_what_the_system_calls_it(
     monkeypatch.setattr(Path, "read_text", lambda _self: cpuinfo)
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert describe_machine()["processor"] == "aarch64"
+    found = describe_machine()
+    assert (found["processor"], found["signature"]) == ("aarch64", "")
 
 
 # Prints when it has the lock, and keeps it until its input ends.

@@ -18,16 +18,24 @@ import psutil
 
 from tvm_gnn_cost.errors import InputError
 
+#: Fields of /proc/cpuinfo that identify a processor beside its name.
+_SIGNATURE = ("cpu family", "model", "stepping")
+
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory in GiB, system and Python version, without identifying the machine or its user."""
-    model = platform.processor() or platform.machine()
+    """Processor, cores, memory in GiB, system and Python version, without identifying the machine or its user.
+
+    The signature tells processors of the same name apart: virtual machines call both Zen 4 and Zen 5 ``AMD EPYC``. It
+    is empty where the system does not report it.
+    """
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    # Reversed: those of the first processor count.
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in reversed(lines))}
+    signature = [f"{name.removeprefix('cpu ')} {fields[name]}" for name in _SIGNATURE if name in fields]
     return {
-        "processor": model,
+        "processor": fields.get("model name") or platform.processor() or platform.machine(),
+        "signature": ", ".join(signature),
         "cores": psutil.cpu_count(logical=False),
         "threads": psutil.cpu_count(logical=True),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
