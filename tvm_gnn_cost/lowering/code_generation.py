@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_gnn_cost.lowering.fast_math import lower_math
+from tvm_gnn_cost.lowering.outlining import TAKES_POINTERS
 from tvm_gnn_cost.lowering.threads import on_one_thread
 from tvm_gnn_cost.lowering.vectors import more_vectors
 
@@ -35,13 +36,13 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
 def _pipeline() -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
     """TVM's passes, and those of this package before and after them."""
     passes, host, device = tvm.tirx.get_tir_pipeline("s_tir")
-    first, second, last = (
+    first, second, last, at_end = (
         tvm.tirx.transform.prim_func_pass(lambda function, _, __, change=change: change(function), opt_level=0)
-        for change in (on_one_thread, _without_rsqrt, lower_math)
+        for change in (on_one_thread, _without_rsqrt, lower_math, _with_device)
     )
     return (
         tvm.ir.transform.Sequential([first, second, more_vectors(), passes]),
-        lambda: tvm.ir.transform.Sequential([last, host()]),
+        lambda: tvm.ir.transform.Sequential([last, at_end, host()]),
         device,
     )
 
@@ -55,3 +56,13 @@ def _without_rsqrt(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
         return tirx.const(1, call.ty.dtype) / tirx.sqrt(call.args[0])
 
     return tvm_ffi.structural_map(function, (tvm.ir.Call, replaced))
+
+
+def _with_device(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """A function of pointers with the device on which it allocates memory, which others take from their tensors."""
+    if not function.attrs or TAKES_POINTERS not in function.attrs:
+        return function
+    body = function.body
+    for key, number in (("device_type", tvm.cpu().dlpack_device_type()), ("device_id", 0)):
+        body = tirx.AttrStmt("default", key, tirx.const(number, "int32"), body)
+    return function.with_body(body)

@@ -21,6 +21,11 @@ _PRODUCTS = 16
 
 def on_one_thread(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     """A function with serial loops instead of parallel ones if it is small; else the function."""
+    return function if work(function) > _SMALL else tvm_ffi.structural_map(function, (For, _serial))
+
+
+def work(function: tvm.tirx.PrimFunc) -> float:
+    """Iterations of a function's largest block, those of a product in vectors divided; infinite if unknown."""
     loops: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(For, loops.append)])
     products = [
@@ -36,9 +41,7 @@ def on_one_thread(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
         _iterations(block) / (_PRODUCTS if any(block.same_as(product) for product in products) else 1)
         for block in _blocks(function.body)
     ]
-    if max(sizes, default=math.inf) > _SMALL:
-        return function
-    return tvm_ffi.structural_map(function, (For, _serial))
+    return max(sizes, default=math.inf)
 
 
 def _blocks(body: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.lowering import code_generation
+from tvm_gnn_cost.lowering.outlining import TAKES_POINTERS, called, of_pointers, outline_small_kernels
 from tvm_gnn_cost.lowering.packing import prepack
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.machines import ThisMachine
@@ -102,6 +103,8 @@ class CompiledNetwork:
             with target, schedules:
                 mod = relax.transform.MetaScheduleApplyDatabase()(mod)
             mod = prepack(mod, target)
+        if target.kind.name == "llvm":
+            mod = outline_small_kernels(mod)
         # A function whose weights are packed has another name.
         names = {var.name_hint: var.name_hint.removesuffix("_prepacked") for var in mod.get_global_vars()}
         #: Name of each kernel -> key of its task.
@@ -127,13 +130,20 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     with target:
         mod = relax.get_pipeline("default")(mod)
     attributes = dict(mod.attrs or {})
+    used = {
+        var for function in mod.functions.values() if isinstance(function, relax.Function) for var in _called(function)
+    }
     builder = relax.ExecBuilder()
     left = _vmcodegen(builder, mod, "bytecode")
-    functions = [(var, func) for var, func in left.functions.items() if isinstance(func, tvm.tirx.PrimFunc)]
-    functions.sort(key=lambda pair: pair[0].name_hint)
-    count = min(2 * usable_cores(), len(functions))
+    functions = {var.name_hint: left[var] for var in used if isinstance(left.functions.get(var), tvm.tirx.PrimFunc)}
+    callers = {name: function for name, function in functions.items() if called(function)}
+    inner = {name for function in callers.values() for name in called(function)}
+    kernels = [(name, function) for name, function in functions.items() if name not in callers]
+    kernels += [(f"{name} of pointers", of_pointers(left[name])) for name in inner]
+    kernels.sort()
+    count = min(2 * usable_cores(), len(kernels))
+    parts = [dict(kernels[first::count]) for first in range(count)] + [callers] * bool(callers)
     with TemporaryDirectory() as folder, ThreadPoolExecutor(usable_cores()) as pool:
-        parts = [dict(functions[first::count]) for first in range(count)]
         paths = [Path(folder) / f"{number}.o" for number in range(len(parts))]
         objects = list(pool.map(partial(_object, attrs=left.attrs, target=target), parts, paths))
     # TVM takes the target of the library from the first LLVM module.
@@ -143,7 +153,17 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     return _vmlink(builder, target, ext_libs=libraries, params=constants)
 
 
-def _object(functions: Mapping[Any, Any], path: Path, attrs: Any, target: tvm.target.Target) -> Any:
+def _object(functions: Mapping[str, tvm.tirx.PrimFunc], path: Path, attrs: Any, target: tvm.target.Target) -> Any:
     """An object file of functions, to be linked into the network's library."""
     code_generation.build(tvm.IRModule(functions, attrs=attrs), target).write_to_file(str(path))
-    return tvm.runtime.load_static_library(str(path), [var.name_hint for var in functions])
+    public = [name for name, function in functions.items() if TAKES_POINTERS not in function.attrs]
+    return tvm.runtime.load_static_library(str(path), public)
+
+
+def _called(function: relax.Function) -> set[tvm.ir.GlobalVar]:
+    """The functions that a function of Relax refers to."""
+    variables: set[tvm.ir.GlobalVar] = set()
+    relax.analysis.post_order_visit(
+        function.body, lambda each: variables.add(each) if isinstance(each, tvm.ir.GlobalVar) else None
+    )
+    return variables

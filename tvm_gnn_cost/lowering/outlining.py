@@ -1,0 +1,183 @@
+"""Outlines sequences of small kernels: a function that calls them one after another.
+
+For each kernel, Relax's virtual machine makes a tensor, calls a function and releases tensors, which takes 0.3
+microseconds; a step of an LSTM has kernels of 0.1 to 2 microseconds. The function has its intermediate values in
+buffers of its own, which TVM allocates once for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import PointerType, PrimType
+from tvm.ir.expr import GenericConst
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.tirx import (
+    DeclBuffer,
+    Evaluate,
+    IfThenElse,
+    PrimFunc,
+    Return,
+    SeqStmt,
+    Var,
+    call_extern,
+    const,
+    decl_buffer,
+    tvm_throw_last_error,
+)
+from tvm.tirx.buffer import buffer_data
+
+from tvm_gnn_cost.lowering.forms import shape_of
+from tvm_gnn_cost.lowering.threads import work
+
+#: The most work of a kernel: on one thread, it takes up to some 10 microseconds.
+_SMALL = 32768
+
+#: Attribute of kernels that take pointers, and what their symbols end in.
+TAKES_POINTERS, _OF_POINTERS = "tvm_gnn_cost.takes_pointers", "_of_pointers"
+
+#: Bytes to which kernels expect their operands aligned; TVM aligns smaller buffers of a function to less.
+_ALIGNMENT = 64
+
+
+def outline_small_kernels(mod: tvm.IRModule) -> tvm.IRModule:
+    """Replaces sequences of small kernels in ``main`` by calls of functions that call them.
+
+    Args:
+        mod: A network whose operators are calls of TensorIR functions, with schedules applied.
+    """
+    mod = relax.transform.CanonicalizeBindings()(mod)  # without variables that are other names of others
+    main, builder = mod["main"], relax.BlockBuilder(mod)
+    small = {
+        var: not relax.analysis.has_reshape_pattern(function)
+        for var, function in mod.functions_items()
+        if isinstance(function, PrimFunc) and work(function) <= _SMALL
+    }
+    readers: dict[Any, list[Any]] = {var: [None] for var in relax.analysis.free_vars(main.body.body)}
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            for var in relax.analysis.free_vars(binding.value):
+                readers.setdefault(var, []).append(binding.var)
+    blocks = []
+    for block in main.body.blocks:
+        bindings = []
+        for sequence in _sequences(block.bindings, small):
+            bindings += sequence if len(sequence) < 2 else _outlined(builder, sequence, readers)
+        blocks.append(type(block)(bindings))
+    body = relax.SeqExpr(blocks, main.body.body)
+    builder.update_func(
+        mod.get_global_var("main"), relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    )
+    return builder.get()
+
+
+def _sequences(bindings: Sequence[Any], small: dict[Any, bool]) -> Iterator[Sequence[Any]]:
+    """The bindings, those of consecutive calls of small kernels together.
+
+    A reshape costs nothing outside of a sequence, and is at neither end of it.
+    """
+    calls: list[Any] = []
+    for binding in bindings:
+        function = _kernel(binding.value)
+        if function in small:
+            calls.append(binding)
+            continue
+        yield from _trimmed(calls, small)
+        yield [binding]
+        calls = []
+    yield from _trimmed(calls, small)
+
+
+def _trimmed(calls: Sequence[Any], small: dict[Any, bool]) -> Iterator[Sequence[Any]]:
+    computing = [place for place, binding in enumerate(calls) if small[_kernel(binding.value)]]
+    first, end = (computing[0], computing[-1] + 1) if computing else (len(calls), len(calls))
+    yield from ([binding] for binding in calls[:first])
+    if computing:
+        yield calls[first:end]
+    yield from ([binding] for binding in calls[end:])
+
+
+def _kernel(value: Any) -> Any:
+    """The function of a call of tensors with static shapes; None for any other expression."""
+    if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir") or len(value.args) != 2:
+        return None
+    tensors = (value, *value.args[1].fields)
+    return None if any(shape_of(tensor) is None for tensor in tensors) else value.args[0]
+
+
+def _outlined(builder: relax.BlockBuilder, sequence: Sequence[Any], readers: dict[Any, list[Any]]) -> list[Any]:
+    """Bindings of the results of a sequence, by a call of a new function."""
+    inside = [binding.var for binding in sequence]
+    results = [var for var in inside if not set(readers.get(var, ())) <= set(inside) or _bytes(var) < _ALIGNMENT]
+    inputs: list[Any] = []
+    buffers: dict[Any, Any] = {}
+    calls = []
+    for binding in sequence:
+        operands = [_known(value) for value in binding.value.args[1].fields]
+        for key, value in zip(operands, binding.value.args[1].fields, strict=True):
+            if key not in buffers:
+                inputs.append(value)
+                buffers[key] = _buffer(value, f"input{len(inputs)}")
+        buffers[binding.var] = _buffer(binding.var, f"value{len(calls)}")
+        arguments = [buffer_data(buffers[value]) for value in (*operands, binding.var)]
+        call = call_extern("int32", f"{binding.value.args[0].name_hint}{_OF_POINTERS}", *arguments)
+        calls.append(IfThenElse(call != 0, Evaluate(tvm_throw_last_error()), None))
+    inner = [buffers[var] for var in inside if var not in results]
+    block = SBlock([], [], [], "root", SeqStmt(calls), alloc_buffers=inner)
+    parameters = [buffers[_known(value)] for value in (*inputs, *results)]
+    function = PrimFunc(parameters, SBlockRealize([], True, block))
+    name = f"sequence_of_{len(sequence)}_kernels"
+    var = builder.add_func(function.with_attr({"tirx.noalias": True, "s_tir": True}), name)
+    types = [result.ty for result in results]
+    call = relax.call_tir(var, relax.Tuple(inputs), types if len(types) > 1 else types[0])
+    if len(results) == 1:
+        return [relax.VarBinding(results[0], call)]
+    all_results = relax.Var(name, relax.TupleType(types))
+    items = (relax.VarBinding(var, relax.TupleGetItem(all_results, place)) for place, var in enumerate(results))
+    return [relax.VarBinding(all_results, call), *items]
+
+
+def _known(value: Any) -> Any:
+    """A key of a value, the same for equal constants."""
+    if not isinstance(value, GenericConst):
+        return value
+    array = value.value.numpy()
+    return str(value.ty.dtype), array.shape, array.tobytes()
+
+
+def _bytes(value: Any) -> int:
+    return math.prod(shape_of(value) or ()) * np.dtype(str(value.ty.dtype)).itemsize
+
+
+def _buffer(value: Any, name: str) -> Any:
+    return decl_buffer(shape_of(value), str(value.ty.dtype), name)
+
+
+def called(function: PrimFunc) -> set[str]:
+    """The names of the kernels that a function calls."""
+    calls: list[Any] = []
+    tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, calls.append)])
+    symbols = (str(call.args[0].value) for call in calls if call.op == tvm.ir.Op.get("tirx.call_extern"))
+    return {symbol.removesuffix(_OF_POINTERS) for symbol in symbols}
+
+
+def of_pointers(function: PrimFunc) -> PrimFunc:
+    """A kernel that takes pointers instead of tensors, and returns a code that is not 0 if it failed.
+
+    It must be in another object file than its callers: TVM tells LLVM that accesses of different tensors are of
+    different types, which is wrong where LLVM inlines a kernel into a function that passes a value to two kernels.
+    """
+    pointers = [Var(param.name, PointerType(PrimType(str(param.ty.dtype)))) for param in function.params]
+    declared = (DeclBuffer(param, data=pointer) for param, pointer in zip(function.params, pointers, strict=True))
+    changed = PrimFunc(pointers, SeqStmt([*declared, function.body, Return(const(0, "int32"))]), PrimType("int32"))
+    symbol = f"{function.attrs['global_symbol']}{_OF_POINTERS}"
+    # With a calling convention, TVM does not change how a function is called.
+    return changed.with_attr(
+        {"tirx.noalias": True, "s_tir": True, "global_symbol": symbol, "calling_conv": 1, TAKES_POINTERS: True}
+    )
