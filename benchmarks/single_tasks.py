@@ -38,10 +38,14 @@ class SingleTask:
     reference: Callable[..., Exact]
     flops: float
 
+    def tensors(self) -> list[te.Tensor]:
+        """The inputs and the output."""
+        inputs = [te.placeholder(shape, name=f"input{i}") for i, shape in enumerate(self.shapes)]
+        return [*inputs, self.compute(*inputs)]
+
     def module(self) -> tvm.IRModule:
         """The task before any schedule."""
-        inputs = [te.placeholder(shape, name=f"input{i}") for i, shape in enumerate(self.shapes)]
-        function = te.create_prim_func([*inputs, self.compute(*inputs)])
+        function = te.create_prim_func(self.tensors())
         # Programs take the weights as they are, also where TVM would have them in another layout.
         return tvm.IRModule({"main": function.without_attr("layout_free_buffers")})
 
@@ -176,14 +180,16 @@ def measure_again(task: SingleTask, libraries: Sequence[Path], device: Any) -> l
         For each program the largest difference, relative to the largest value, and the median and quartiles of its
         latency over the rounds, in seconds.
     """
+    # The second name is that of the TVM that has auto_scheduler.
+    tensor = tvm.runtime.tensor if hasattr(tvm.runtime, "tensor") else tvm.nd.array
     inputs = task.inputs()
     expected = task.reference(*inputs)
-    values = [tvm.runtime.tensor(value, device) for value in inputs]
+    values = [tensor(value, device) for value in inputs]
     programs: list[tuple[Any, Any, list[float]]] = []
     results: list[dict[str, Any]] = []
     for library in libraries:
         module = tvm.runtime.load_module(str(library))
-        output = tvm.runtime.tensor(np.full(expected.shape, np.nan, np.float32), device)
+        output = tensor(np.full(expected.shape, np.nan, np.float32), device)
         module["main"](*values, output)
         device.sync()
         difference = np.abs(output.numpy() - expected).max() / np.abs(expected).max()

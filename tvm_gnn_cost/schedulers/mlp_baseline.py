@@ -23,15 +23,19 @@ def mlp_baseline(seed: int) -> OfflineMLP:
     tvm_model = _mlp_model()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        state = tvm_model.State(tvm_model.SegmentSumMLPConfig(input_dim=PER_STORE_COLUMNS))
+        state = tvm_model.State(
+            tvm_model.SegmentSumMLPConfig(input_dim=PER_STORE_COLUMNS),
+            extractor=ms.feature_extractor.PerStoreFeature(),
+        )
     return OfflineMLP(tvm_model.SegmentSumMLPTrainer(state=state), seed)
 
 
-def mlp_search_model(seed: int) -> Any:
+def mlp_search_model(seed: int, trained: OfflineMLP | None = None) -> Any:
     """TVM's ``MLPModel`` with its own settings for a search; its training runs with the installed torch.
 
     Args:
         seed: Seed of the weights and of the training.
+        trained: A model that was trained before the search, which goes on from it.
     """
     tvm_model = _mlp_model()
 
@@ -48,7 +52,7 @@ def mlp_search_model(seed: int) -> Any:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        trainer = Trainer()
+        trainer = Trainer(state=None if trained is None else trained.trainer.state)
     return tvm_model.MLPModel(trainer=trainer)
 
 

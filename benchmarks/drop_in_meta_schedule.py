@@ -1,0 +1,138 @@
+"""TVM's own search of a task with MetaSchedule, and the cost models of ``drop_in.py``."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from common import DATA
+from gpu_pretraining import xgb, xgb_with_records
+from single_tasks import SingleTask
+from stores import extract_store
+from tvm_gnn_cost import CostModel, GNNCostModel, GraphStore
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
+from tvm_gnn_cost.measuring.machine import usable_cores
+from tvm_gnn_cost.schedulers.meta_schedule.builder import build_program
+from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.search import phase_seconds
+from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
+from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
+from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
+from tvm_gnn_cost.schedulers.meta_schedule.xgb_baseline import XGBBaseline
+from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline, mlp_search_model
+from tvm_gnn_cost.training.pipeline import split_programs, train_xgb
+
+
+@derived_object
+class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
+    """The boosted trees of the shipped checkpoint, which do not learn in a search."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        import_tensor_intrin()
+        self.model = CostModel.load()
+
+    def predict(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> npt.NDArray[np.float64]:
+        """float64[n]: scores in [0, 1]; MetaSchedule calls this."""
+        graphs = self.model.graphs([one.sch.mod for one in candidates], context.target, "skip")
+        scores: npt.NDArray[np.float64] = expit(self.model.scorer.tree_scores(graphs))
+        return scores
+
+    def update(self, _context: ms.TuneContext, _candidates: Sequence[Any], _results: Sequence[Any]) -> None:
+        """Learns nothing; MetaSchedule calls this."""
+
+    def load(self, path: str) -> None:
+        """Is not used."""
+
+    def save(self, path: str) -> None:
+        """Is not used."""
+
+
+def _network(_seed: int, _runs: Path) -> Any:
+    return GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None)))
+
+
+def _xgb_of_our_records(seed: int, runs: Path) -> Any:
+    """XGBModel as if it had measured the programs that the shipped checkpoint learned from."""
+    store = extract_store(DATA["meta-schedule"], runs.parent / "stores", "statements")
+    path = runs / "xgb.json"
+    if not path.exists():
+        programs = GraphStore(store).load(with_features=True)
+        train_xgb(XGBBaseline(), programs, split_programs(programs, TEST_NETWORKS["meta-schedule"], 0)).save(path)
+    return xgb_with_records(path, store, seed, usable_cores())
+
+
+def _mlp_of_our_records(seed: int, runs: Path) -> Any:
+    programs = GraphStore(extract_store(DATA["meta-schedule"], runs.parent / "stores", "statements")).load(
+        with_features=True
+    )
+    parts = split_programs(programs, TEST_NETWORKS["meta-schedule"], 0)
+    trained = mlp_baseline(seed)
+    trained.fit(programs.select(np.concatenate([parts.train, parts.validation])))
+    return mlp_search_model(seed, trained)
+
+
+#: Name -> makes a cost model from a seed and the folder of the runs.
+MODELS: dict[str, Callable[[int, Path], Any]] = {
+    "GNNCostModel()": lambda _seed, _runs: GNNCostModel(),
+    "its trees alone": lambda _seed, _runs: _Trees(),
+    "its network alone": _network,
+    "XGBModel()": lambda seed, _runs: xgb(seed, usable_cores()),
+    "XGBModel(num_warmup_samples=1)": lambda seed, _runs: xgb(seed, usable_cores(), num_warmup_samples=1),
+    "XGBModel, our records": _xgb_of_our_records,
+    "MLPModel()": lambda seed, _runs: mlp_search_model(seed),
+    "MLPModel, our records": _mlp_of_our_records,
+    "RandomModel()": lambda seed, _runs: ms.cost_model.RandomModel(seed=seed),
+}
+
+
+@derived_object
+class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+    """Records the seconds and the latency of every measured program, in the order of measurement."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start, self.points = time.perf_counter(), list[list[float]]()
+
+    def apply(
+        self, _scheduler: Any, _task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], ran: Sequence[Any]
+    ) -> None:
+        """Records a batch; MetaSchedule calls this after each one."""
+        elapsed = time.perf_counter() - self.start
+        self.points += [[elapsed, latency] for latency in latencies_of(ran)]
+
+
+def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) -> dict[str, Any]:
+    """Searches with ``tune_tir`` and a cost model, and writes the fastest program.
+
+    Returns:
+        The ``points`` of the search, and the seconds of each phase.
+    """
+    quiet_console()
+    target, module, recorder = local_target(), task.module(), _Recorder()
+    with tempfile.TemporaryDirectory() as folder, ms.Profiler() as profiler:
+        database = ms.tir_integration.tune_tir(
+            module,
+            target,
+            folder,
+            max_trials_global=trials,
+            cost_model=model,
+            measure_callbacks=[recorder, *ms.MeasureCallback.create("default")],
+            num_tuning_cores=usable_cores(),
+            seed=seed + 1,
+        )
+        schedule = ms.tir_integration.compile_tir(database, module, target)
+    if schedule is not None:
+        build_program(schedule.mod, target).export_library(str(library))
+    phases = phase_seconds({str(phase): float(seconds) for phase, seconds in profiler.get().items()})
+    return {"points": recorder.points, "phases_s": phases}
