@@ -211,9 +211,19 @@ def picture(networks: Networks, minutes: float) -> Markup:
     return figures.ratio_dots(groups, series, "time of the best engine / ours (right of 1: ours is faster)")
 
 
+def machines(networks: Networks) -> str:
+    """A list of the machines with the networks that were timed on each."""
+    groups: dict[str, list[str]] = {}
+    for name, network in networks.items():
+        machine = network["machine"]
+        processor = " ".join((machine["processor"], *(f"({one})" for one in [machine.get("signature")] if one)))
+        groups.setdefault(f"{processor}, {machine['cores']} cores, {machine['system']}", []).append(name)
+    return "".join(f"- {machine}: {', '.join(names)}\n" for machine, names in groups.items())
+
+
 def page(result: Mapping[str, Any]) -> str:
     """``docs/results/engines.md``."""
-    networks, settings, machine = result["metrics"]["networks"], result["settings"], result["machine"]
+    networks, settings = result["metrics"]["networks"], result["settings"]
     minutes = settings["minutes"]
     busy = max((network.get("other_load", 0.0) for network in networks.values()), default=0.0)
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
@@ -224,14 +234,14 @@ be installed instead, batch 1, float32. Each engine runs in its own process with
 network interleaved in {settings["turns"]} turns. An engine that refuses a network, or whose outputs differ from the
 framework's by more than the tolerance of the tuned network, has no time.
 
-**The time of an engine is the lower quartile of its turns**, each the median of its runs in 0.2 s. The hypervisor of
-this machine at times runs both virtual cores on one physical core, which the operating system does not show: a program
-with two threads then takes 1.6 to 2 times as long. Medians would compare an engine that met more of that with one that
-met less; they are in the JSON with all turns.
+**The time of an engine is the lower quartile of its turns**, each the median of its runs in 0.2 s. A hypervisor
+may at times run both virtual cores on one physical core, which the operating system does not show: a program with two
+threads then takes 1.6 to 2 times as long. Medians would compare an engine that met more of that with one that met less;
+they are in the JSON with all turns.
 
-Machine: {machine["processor"]}, {machine["cores"]} cores, {machine["system"]}; other processes used at most {busy:.2f}
-cores while the engines of a network were timed.
+All engines of a network were timed on the same machine; other processes used at most {busy:.2f} cores meanwhile.
 
+{machines(networks)}
 Versions: {versions}. Seed of the search: {settings["seed"]}.
 
 ![Time of the best engine divided by ours, a row for each network](../images/engines.svg)
