@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_every_kernel_of_a_library_is_timed_and_has_its_task(tmp_path: Path) -> 
     assert found is not None
     kernels = [kernel for kernel in found.kernels if not kernel.name.startswith("vm.builtin.")]
     tasks = {task.key: task.weight for task in chosen.tasks(network, chosen.target())}
-    assert {compiled.tasks[kernel.name]: kernel.calls for kernel in kernels} == tasks
+    assert Counter(key for kernel in kernels for key in compiled.tasks[kernel.name] * kernel.calls) == tasks
     assert 0 < sum(kernel.seconds for kernel in kernels) < 2 * found.profiled
     assert found.seconds > 0
 

@@ -96,18 +96,20 @@ def test_the_library_stands_beside_the_search(result):
         Kernel("pool", 1, 3e-4),
         Kernel("conv_prepacked", 1, 0.006),
         Kernel("copy", 2, 1e-3),
+        Kernel("sequence_of_3_kernels", 1, 5e-4),
     ]
     result.profile = Profile(kernels, seconds=0.020, profiled=0.0209)
-    result.kernels = {"conv": 1, "conv_prepacked": 1, "pool": 2}
+    result.kernels = {"conv": [1], "conv_prepacked": [1], "pool": [2], "sequence_of_3_kernels": [2, 2], "copy": []}
     (table,) = [table for table in tables(result) if table.title == "Profile of the library"]
     assert table.rows == [
         (HOSTILE, "2", "20 ms", "18 ms", "90.0 %", "-2 ms"),
         ("copy (no task)", "2", "-", "1 ms", "5.0 %", "-"),
+        ("sequence_of_3_kernels", "1", "400 µs", "500 µs", "2.5 %", "+100 µs"),
         ("pool", "1", "200 µs", "300 µs", "1.5 %", "+100 µs"),
-        ("outside the kernels", "", "-", "+700 µs", "3.5 %", "-"),
-        ("whole", "5", "-", "20 ms", "100.0 %", "-"),
+        ("outside the kernels", "", "-", "+200 µs", "1.0 %", "-"),
+        ("whole", "6", "-", "20 ms", "100.0 %", "-"),
     ]
-    assert "A run takes 20 ms, and with the profiler 20.9 ms: it adds 100 µs to a call" in table.note
+    assert "A run takes 20 ms, and with the profiler 20.9 ms: it adds 90 µs to a call" in table.note
     assert "alloc_tensor 4x 8 µs." in table.note
     assert "more than a tenth" not in table.note
     result.tasks[1].best = 0.005

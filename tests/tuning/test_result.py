@@ -72,7 +72,7 @@ def test_the_records_decide_what_was_measured() -> None:
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = result()
     found.end_to_end = END_TO_END
-    found.copies, found.profile, found.kernels = [CopySpeed(1024, 1e10)], PROFILE, {"a": 0}
+    found.copies, found.profile, found.kernels = [CopySpeed(1024, 1e10)], PROFILE, {"a": [0, 1]}
     found.spend("mutation", 1.0)
     found.spend("mutation", 2.0)
     found.save(tmp_path)
@@ -235,7 +235,7 @@ TUNED: dict[str, object] = {"name": "tuned", "seconds": [0.5]}
         (task(bytes=-1), "the bytes of task 0 must be between 0 and "),
         ({"copies": [{"size": 0, "speed": 1e9}]}, "the size of a copy must be between 1 and "),
         ({"copies": [{"size": 1, "speed": 0.0}]}, "the speed of a copy must be between 1 and "),
-        ({"kernels": {"a": 2}}, "the task of kernel 'a' must be between 0 and 1, not 2"),
+        ({"kernels": {"a": [0, 2]}}, "the task of kernel 'a' must be between 0 and 1, not 2"),
         (profile(calls=0), "the calls of kernel 'a' must be between 1 and "),
         (profile(seconds=-1.0), "the seconds of kernel 'a' must be between 0 and "),
         ({"profile": {"kernels": [], "seconds": 0.0, "profiled": 1.0}}, "the seconds of a profiled run must be"),

@@ -66,7 +66,7 @@ def outline_small_kernels(mod: tvm.IRModule) -> tvm.IRModule:
                 readers.setdefault(var, []).append(binding.var)
     blocks = []
     for block in main.body.blocks:
-        bindings = []
+        bindings: list[Any] = []
         for sequence in _sequences(block.bindings, small):
             bindings += sequence if len(sequence) < 2 else _outlined(builder, sequence, readers)
         blocks.append(type(block)(bindings))
@@ -117,7 +117,7 @@ def _outlined(builder: relax.BlockBuilder, sequence: Sequence[Any], readers: dic
     results = [var for var in inside if not set(readers.get(var, ())) <= set(inside) or _bytes(var) < _ALIGNMENT]
     inputs: list[Any] = []
     buffers: dict[Any, Any] = {}
-    calls = []
+    calls: list[Any] = []
     for binding in sequence:
         operands = [_known(value) for value in binding.value.args[1].fields]
         for key, value in zip(operands, binding.value.args[1].fields, strict=True):
@@ -159,12 +159,12 @@ def _buffer(value: Any, name: str) -> Any:
     return decl_buffer(shape_of(value), str(value.ty.dtype), name)
 
 
-def called(function: PrimFunc) -> set[str]:
-    """The names of the kernels that a function calls."""
+def called(function: PrimFunc) -> list[str]:
+    """The names of the kernels that a function calls, one for each call; none if it is a kernel itself."""
     calls: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, calls.append)])
     symbols = (str(call.args[0].value) for call in calls if call.op == tvm.ir.Op.get("tirx.call_extern"))
-    return {symbol.removesuffix(_OF_POINTERS) for symbol in symbols}
+    return [symbol.removesuffix(_OF_POINTERS) for symbol in symbols if symbol.endswith(_OF_POINTERS)]
 
 
 def of_pointers(function: PrimFunc) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""Times the programs of a task, interleaved and with cold weights, as in a network.
+"""Times the programs of a task, interleaved, with cold or warm weights, as in their network.
 
 The speed of a shared machine changes within seconds, so programs that run one after another are not comparable: of two
 programs that differ by more than 3%, a second measurement reverses the order in one of seven pairs. The addresses of
@@ -21,6 +21,9 @@ from tvm_gnn_cost.schedulers.scheduler import Machine
 #: TVM's function that evicts all arguments from the caches except the first, the previous layer's output.
 _FLUSH = "cache_flush_cpu_non_first_arg"
 
+#: Runs in a row whose mean counts as a run of a program with warm weights.
+_WARM_RUNS = 10
+
 #: Runs of a program in a turn, runs of a slow program, and the latency from which a program is slow, in seconds.
 _RUNS, _RUNS_OF_SLOW, _SLOW_S = 3, 1, 0.005
 
@@ -36,7 +39,12 @@ _KEPT_BYTES = 2**29
 
 
 def run_on(
-    tracker: Tracker | None, limit_s: float, programs: Sequence[tuple[str, Any]], repeats: int, turns: int
+    tracker: Tracker | None,
+    limit_s: float,
+    programs: Sequence[tuple[str, Any]],
+    repeats: int,
+    turns: int,
+    is_warm: bool,
 ) -> list[list[float] | str]:
     """Runs programs, interleaved, on this machine or a tracker's machine; the runner calls this in its worker process.
 
@@ -46,25 +54,27 @@ def run_on(
         programs: See :func:`run_interleaved`.
         repeats: See :func:`run_interleaved`.
         turns: See :func:`run_interleaved`.
+        is_warm: See :func:`run_interleaved`.
 
     Raises:
         WorkError: the tracker has no machine for us.
         ConnectionError: the connection to the machine is lost.
     """
     with machine_of(tracker, limit_s) as machine:
-        return run_interleaved(programs, repeats, turns, machine)
+        return run_interleaved(programs, repeats, turns, machine, is_warm)
 
 
 def run_interleaved(
-    programs: Sequence[tuple[str, Any]], repeats: int, turns: int, machine: Machine
+    programs: Sequence[tuple[str, Any]], repeats: int, turns: int, machine: Machine, is_warm: bool = False
 ) -> list[list[float] | str]:
-    """Runs programs, interleaved, each time with cold weights.
+    """Runs programs, interleaved.
 
     Args:
         programs: Path of each built program, and its arguments; see ``BuiltProgram`` in ``turn_runner.py``.
         repeats: Number of repeats, each with a new placement of the arguments.
         turns: Number of rounds of a repeat; up to twice as many if the machine is busy.
         machine: Where the programs run.
+        is_warm: Whether the weights stay in the caches; otherwise they are evicted before each run.
 
     Returns:
         For each program the fastest run of each repeat in seconds, or the message of its error. A slow program may have
@@ -73,7 +83,7 @@ def run_interleaved(
     Raises:
         ConnectionError: the connection to the machine is lost.
     """
-    contestants = [_Program(machine, artifact, _SECONDS_A_TURN * turns * repeats) for artifact, _ in programs]
+    contestants = [_Program(machine, artifact, _SECONDS_A_TURN * turns * repeats, is_warm) for artifact, _ in programs]
     order = random.Random(0)
     kept: list[dict[Any, Any]] = []
     for _ in range(repeats):
@@ -103,14 +113,16 @@ class _Program:
         machine: Where it runs.
         artifact: Path of the built program.
         budget: Seconds after which it is not run again.
+        is_warm: Whether its weights stay in the caches.
 
     Attributes:
         seconds: The fastest run of each repeat.
         failure: The message of its error; empty if there was none.
     """
 
-    def __init__(self, machine: Machine, artifact: str, budget: float) -> None:
+    def __init__(self, machine: Machine, artifact: str, budget: float, is_warm: bool) -> None:
         self.machine = machine
+        self.how: dict[str, Any] = {"number": _WARM_RUNS} if is_warm else {"number": 1, "f_preproc": _FLUSH}
         self.seconds: list[float] = []
         self.failure = ""
         self.last = self.fastest = math.inf
@@ -142,7 +154,7 @@ class _Program:
         runs, start = _RUNS if self.last < _SLOW_S else _RUNS_OF_SLOW, time.perf_counter()
         try:
             evaluator = self.module.time_evaluator(
-                self.module.entry_name, self.machine.device(), number=1, repeat=runs, f_preproc=_FLUSH
+                self.module.entry_name, self.machine.device(), repeat=runs, **self.how
             )
             seconds = [float(second) for second in evaluator(*self.arguments).results]
         except Exception as error:

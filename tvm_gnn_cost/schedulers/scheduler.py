@@ -67,6 +67,7 @@ class Task:
         weight: How many times the task occurs in its network.
         workload: TVM's own object: MetaSchedule's ``ExtractedTask`` or ``auto_scheduler``'s ``SearchTask``.
         instead_of: The key of the equivalent task that this task can replace; empty if there is none.
+        is_warm: Whether its network leaves its weights in the caches, so that they are not evicted for a measurement.
     """
 
     key: str
@@ -74,6 +75,7 @@ class Task:
     weight: int
     workload: Any = field(compare=False, repr=False)
     instead_of: str = ""
+    is_warm: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class MeasureSettings:
         timeout_s: Time limit in seconds for all repeats together; a program that takes longer has failed.
         patience_s: Seconds for which a batch is measured again while other processes keep the machine busy.
         tracker: The RPC tracker of the machines that measure; None for this machine.
+        is_warm: Whether a program runs with its weights in the caches, instead of evicting them before each run.
     """
 
     repeats: int = 3
@@ -93,6 +96,7 @@ class MeasureSettings:
     timeout_s: float = 20.0
     patience_s: float = 0.0
     tracker: Tracker | None = None
+    is_warm: bool = False
 
 
 @dataclass(frozen=True)
@@ -391,8 +395,8 @@ class Compiled(Protocol):
     """A network that was just compiled."""
 
     @property
-    def tasks(self) -> Mapping[str, str]:
-        """Name of each kernel -> key of its task, for :meth:`Loaded.profile`."""
+    def tasks(self) -> Mapping[str, list[str]]:
+        """Name of each kernel -> key of its task, for :meth:`Loaded.profile`; a sequence of kernels has each."""
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:
         """The network's outputs, if it was compiled for this machine; see :meth:`Loaded.run`."""

@@ -140,7 +140,7 @@ class TurnRunner:
         limit = settings.timeout_s * len(programs)
         worker = self._worker()
         try:
-            call = (settings.tracker, limit, programs, settings.repeats, settings.turns)
+            call = (settings.tracker, limit, programs, settings.repeats, settings.turns, settings.is_warm)
             worker.send(run_on, call, timeout=limit + wait_s)
             return [_outcome(answer) for answer in worker.recv()]
         except WorkError as error:  # the message is the worker's traceback

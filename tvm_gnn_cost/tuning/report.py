@@ -136,14 +136,15 @@ def _profile(result: TuneResult, profile: Profile) -> TableContent:
     groups: dict[int | str, tuple[int, float]] = {}
     kernels = [kernel for kernel in profile.kernels if not kernel.name.startswith(_BUILT_IN)]
     for kernel in kernels:
-        group = result.kernels.get(kernel.name, kernel.name)
+        places = result.kernels.get(kernel.name, [])
+        group = places[0] if len(places) == 1 else kernel.name
         calls, seconds = groups.get(group, (0, 0.0))
         groups[group] = (calls + kernel.calls, seconds + kernel.seconds)
     rows, apart = [], []
     for group, (calls, seconds) in sorted(groups.items(), key=lambda item: -item[1][1]):
-        task = result.tasks[group] if isinstance(group, int) else None
-        searched = calls * task.latency if task is not None else math.inf
-        name = task.name if task is not None else f"{group} (no task)"
+        places = [group] if isinstance(group, int) else result.kernels.get(group, [])
+        searched = calls * sum(result.tasks[place].latency for place in places) if places else math.inf
+        name = result.tasks[group].name if isinstance(group, int) else f"{group}{'' if places else ' (no task)'}"
         share = f"{100 * seconds / profile.seconds:.1f} %"
         rows.append((name, str(calls), latency(searched), latency(seconds), share, _signed(seconds - searched)))
         if _NOTABLE * profile.seconds < abs(seconds - searched) < math.inf:
@@ -159,7 +160,8 @@ def _profile(result: TuneResult, profile: Profile) -> TableContent:
         if kernel not in kernels
     ]
     sentences = [
-        "Slowest first; search: calls times the latency in the search, which has other values in memory and caches.",
+        "Slowest first; search: calls times the latency in the search, which has other values in memory and caches; "
+        "of a sequence of kernels, the sum of theirs.",
         f"A run takes {latency(profile.seconds)}, and with the profiler {latency(profile.profiled)}: it adds "
         f"{latency(added)} to a call, a part of it to the call's time. Nothing is scaled.",
     ]

@@ -230,7 +230,8 @@ class TuneResult:
     ``library`` is the tuned network's file in ``work_dir``, and ``struck`` lists the programs excluded from it.
     ``model_failures`` is None unless the cost model failed; candidates that it could not score were ranked at random.
     ``copies`` is the speed of this machine's memory, and ``profile`` the time of the library by kernel, each of which
-    belongs to the task at position ``kernels[name]``; both are missing for a network that another machine runs.
+    belongs to the task at the position in ``kernels[name]``; a sequence of kernels has the position of each. They are
+    missing for a network that another machine runs.
     """
 
     settings: Settings
@@ -248,7 +249,7 @@ class TuneResult:
     struck: list[StruckOff] = field(default_factory=list)
     copies: list[CopySpeed] = field(default_factory=list)
     profile: Profile | None = None
-    kernels: dict[str, int] = field(default_factory=dict)
+    kernels: dict[str, list[int]] = field(default_factory=dict)
     work_dir: Path = field(default=Path(), compare=False, repr=False)
 
     @property
@@ -419,8 +420,9 @@ def _check(result: TuneResult) -> None:
     for copy in result.copies:
         check_range("the size of a copy", copy.size, 1, 2**63)
         check_range("the speed of a copy", copy.speed, 1, 1e30)
-    for name, place in result.kernels.items():
-        check_range(f"the task of kernel '{name}'", place, 0, len(result.tasks) - 1)
+    for name, places in result.kernels.items():
+        for place in places:
+            check_range(f"the task of kernel '{name}'", place, 0, len(result.tasks) - 1)
     if result.profile is not None:
         for kernel in result.profile.kernels:
             check_range(f"the calls of kernel '{kernel.name}'", kernel.calls, 1, 2**31)

@@ -261,7 +261,9 @@ def _run(
                 )
             if machine is None:
                 places = {task.key: i for i, task in enumerate(tasks)}
-                result.kernels = {name: places[key] for name, key in tuned.tasks.items() if key in places}
+                result.kernels = {
+                    name: [places[key] for key in keys if key in places] for name, keys in tuned.tasks.items()
+                }
                 result.profile = _profile(scheduler.name, library, network, progress)
     result.end_to_end = compared
     result.save(work_dir)

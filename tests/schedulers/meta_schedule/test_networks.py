@@ -150,7 +150,8 @@ def test_resnet_18_has_its_tasks() -> None:
     # A network without such convolutions has no alternative.
     dense = load_network("dense/0")
     assert dense.alternative is None
-    assert tasks_of(dense, local_target()) == extract_tasks(dense.mod, local_target())
+    extracted = extract_tasks(dense.mod, local_target())
+    assert [task.key for task in tasks_of(dense, local_target())] == [task.key for task in extracted]
 
 
 @pytest.mark.parametrize("kind", operators.KINDS)
@@ -187,3 +188,34 @@ def test_operators_that_cannot_be_imported_are_named(tmp_path: Path, capfd: pyte
 
 def test_a_network_may_have_no_task() -> None:
     assert extract_tasks(tvm.IRModule(), local_target()) == []
+
+
+class Steps(nn.Module):
+    """A recurrent layer and a classifier."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.layer, self.last = nn.GRU(64, hidden), nn.Linear(hidden, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.layer(x)[0][-1])
+
+
+def test_weights_of_a_small_network_stay_in_the_caches() -> None:
+    network = load_network(Steps(64), (torch.randn(5, 1, 64),))
+    assert all(task.is_warm for task in tasks_of(network, local_target()))
+
+
+def test_weights_of_a_large_network_stay_in_the_caches_if_its_steps_share_them() -> None:
+    tasks = tasks_of(load_network(Steps(512), (torch.randn(5, 1, 64),)), local_target())
+    products = [task for task in tasks if "matmul" in task.name]
+    # That of the state; the others are those of all inputs and of the classifier. The first state may be known.
+    assert [task.weight for task in products if task.is_warm] == [4]
+    assert {task.weight for task in products if not task.is_warm} == {1}
+
+
+def test_layers_with_weights_of_their_own_are_measured_with_cold_weights() -> None:
+    module = nn.Sequential(*(nn.Linear(512, 512) for _ in range(3)))
+    tasks = tasks_of(load_network(module, (torch.randn(1, 512),)), local_target())
+    assert [task.is_warm for task in tasks] == [False] * len(tasks)
+    assert sum(task.weight for task in tasks) == 3

@@ -84,7 +84,7 @@ class CompiledNetwork:
         history = nullcontext() if schedules is None else auto_scheduler.ApplyHistoryBest(list(schedules))
         options = {} if schedules is None else with_records
         #: There is no profile that would need the tasks of the kernels.
-        self.tasks: dict[str, str] = {}
+        self.tasks: dict[str, list[str]] = {}
         with history, tvm.transform.PassContext(opt_level=3, **options):
             self.library = relay.build(network.mod, target=target, params=dict(network.params))
 

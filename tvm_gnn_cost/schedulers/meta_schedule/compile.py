@@ -83,6 +83,16 @@ def _flat(outputs: Any) -> Iterator[Any]:
             yield output
 
 
+def task_keys(mod: tvm.IRModule) -> dict[str, str]:
+    """Name of each TensorIR function of a module -> the key of its task."""
+    normalized = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
+    return {
+        str(var.name_hint): ms.utils.shash2hex(normalized(function))
+        for var, function in mod.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
+
+
 class CompiledNetwork:
     """A network that was just compiled.
 
@@ -93,12 +103,7 @@ class CompiledNetwork:
     """
 
     def __init__(self, mod: tvm.IRModule, target: tvm.target.Target, schedules: ms.Database | None) -> None:
-        normalized = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
-        keys = {
-            var.name_hint: ms.utils.shash2hex(normalized(function))
-            for var, function in mod.functions_items()
-            if isinstance(function, tvm.tirx.PrimFunc)
-        }
+        keys = task_keys(mod)
         if schedules is not None:
             with target, schedules:
                 mod = relax.transform.MetaScheduleApplyDatabase()(mod)
@@ -107,8 +112,12 @@ class CompiledNetwork:
             mod = outline_small_kernels(mod)
         # A function whose weights are packed has another name.
         names = {var.name_hint: var.name_hint.removesuffix("_prepacked") for var in mod.get_global_vars()}
-        #: Name of each kernel -> key of its task.
-        self.tasks = {name: keys[original] for name, original in names.items() if original in keys}
+        #: Name of each kernel -> key of its task; of a sequence of kernels, the keys of all.
+        self.tasks = {name: [keys[original]] for name, original in names.items() if original in keys}
+        for var, function in mod.functions_items():
+            inner = called(function) if isinstance(function, tvm.tirx.PrimFunc) else []
+            if inner:
+                self.tasks[var.name_hint] = [key for name in inner for key in self.tasks.get(name, [])]
         self.executable = build(mod, target)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...]:

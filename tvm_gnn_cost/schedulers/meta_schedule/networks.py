@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import tvm
 from tvm import relax
+from tvm.ir.expr import GenericConst
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
@@ -20,7 +23,11 @@ from tvm_gnn_cost.lowering.alternatives import replacements
 from tvm_gnn_cost.lowering.batch_norms import fold_batch_norms
 from tvm_gnn_cost.lowering.corrections import correct
 from tvm_gnn_cost.lowering.layouts import legalize
+from tvm_gnn_cost.schedulers.meta_schedule.compile import task_keys
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
+
+#: Bytes of a network's weights that stay in the second-level cache of a core.
+_CACHED_BYTES = 2**20
 
 
 def load_network(
@@ -61,7 +68,8 @@ def import_network(model: Model) -> Network:
 
 def tasks_of(network: Network, target: tvm.target.Target) -> list[Task]:
     """The distinct tuning tasks of a network, those of its alternative last; none for one that only moves values."""
-    tasks = extract_tasks(network.mod, target)
+    warm = _warm(network.mod)
+    tasks = [replace(task, is_warm=task.key in warm) for task in extract_tasks(network.mod, target)]
     if network.alternative is None:
         return tasks
     places = replacements(network.mod, network.alternative)
@@ -73,3 +81,30 @@ def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[Task]:
     """The distinct tuning tasks of a module, in TVM's order; their keys are structural hashes."""
     found = ms.relax_integration.extract_tasks(mod, target, {})
     return [Task(ms.utils.shash2hex(task.dispatched[0]), str(task.task_name), int(task.weight), task) for task in found]
+
+
+def _warm(mod: tvm.IRModule) -> set[str]:
+    """The keys of the tasks whose weights are in the caches when they run.
+
+    Those are all tasks of a network whose weights fit in a cache together, and those that run several times with the
+    same weights, as the steps of a recurrent layer do.
+    """
+    weights: dict[str, list[list[Any]]] = {}
+    for block in mod["main"].body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if isinstance(call, relax.Call) and call.op == tvm.ir.Op.get("relax.call_tir"):
+                constants = [value.value.numpy() for value in call.args[1].fields if isinstance(value, GenericConst)]
+                weights.setdefault(str(call.args[0].name_hint), []).append(constants)
+    keys = task_keys(mod)
+    repeated = {name for name, calls in weights.items() if len(calls) > 1 and _are_equal(calls)}
+    stored = ((calls[:1] if name in repeated else calls) for name, calls in weights.items())
+    if sum(array.nbytes for calls in stored for call in calls for array in call) <= _CACHED_BYTES:
+        return set(keys.values())
+    return {keys[name] for name in repeated}
+
+
+def _are_equal(calls: Sequence[Sequence[npt.NDArray[Any]]]) -> bool:
+    """Whether calls have the same constants, and any."""
+    first, *others = calls
+    return bool(first) and all(all(map(np.array_equal, first, other)) for other in others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tvm.ir.utils import derived_object
@@ -53,16 +54,22 @@ class ExclusiveRunner(ms.runner.PyRunner):  # type: ignore[misc]
     Args:
         settings: How programs are measured.
         arguments: Returns the arguments of the current task; see :func:`run_built`.
+        is_warm: Returns whether the current task has its weights in the caches.
     """
 
-    def __init__(self, settings: MeasureSettings, arguments: Callable[[], Sequence[Argument]] = tuple) -> None:
+    def __init__(
+        self,
+        settings: MeasureSettings,
+        arguments: Callable[[], Sequence[Argument]] = tuple,
+        is_warm: Callable[[], bool] = bool,
+    ) -> None:
         super().__init__()
-        self.settings, self.arguments = settings, arguments
+        self.settings, self.arguments, self.is_warm = settings, arguments, is_warm
 
     def run(self, runner_inputs: list[ms.runner.RunnerInput]) -> list[ms.runner.RunnerFuture]:
         """Runs a batch; MetaSchedule calls this and reads failures from the results' messages."""
         arguments = self.arguments()
-        outcomes = turn_runner(self.settings).spread(
+        outcomes = turn_runner(replace(self.settings, is_warm=self.is_warm())).spread(
             [_program(str(program.artifact_path), program.args_info, arguments) for program in runner_inputs]
         )
         return [LocalRunnerFuture(list(program.seconds) or None, program.message or None) for program in outcomes]

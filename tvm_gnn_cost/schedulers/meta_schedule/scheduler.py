@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -103,7 +104,8 @@ class MetaSchedule:
             load_network(name)  # a file, or an error that says what there is
 
     def tasks_of_workload(self, name: str, target: tvm.target.Target) -> list[Task]:
-        return self.tasks(load_network(name), target)
+        # Data has the latencies of cold weights, whatever network a task is taken from.
+        return [replace(task, is_warm=False) for task in self.tasks(load_network(name), target)]
 
     def flops(self, task: Task) -> float:
         return float(estimate_tir_flops(task.workload.dispatched[0]))
@@ -139,8 +141,9 @@ class MetaSchedule:
         batches = [(task, candidates, [next(built) for _ in candidates]) for task, candidates in groups]
         yield from turn_runner(settings).each(
             [
-                (task, partial(run_built, candidates, ready, settings, parameters_of(task).arguments))
+                (task, partial(run_built, candidates, ready, how, parameters_of(task).arguments))
                 for task, candidates, ready in batches
+                for how in [replace(settings, is_warm=task.is_warm)]
             ]
         )
 

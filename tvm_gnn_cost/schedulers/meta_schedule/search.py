@@ -87,9 +87,13 @@ def search(
         )
         order = EagerGradient(settings.latencies, settings.floors, on)
 
-        def now() -> Check:
+        def now() -> Task:
+            """The current task."""
+            return tasks[int(order.running or 0)]
+
+        def check() -> Check:
             """The check of the current task."""
-            return verifier.checks_of([tasks[int(order.running or 0)]])[0]
+            return verifier.checks_of([now()])[0]
 
         with steps_from_log(on.progress, work_dir), ms.Profiler() as profiler:
             follower = Follower(on, profiler)
@@ -100,8 +104,10 @@ def search(
                     work_dir=str(work_dir),
                     max_trials_global=_UNLIMITED,
                     num_trials_per_iter=settings.batch_size,
-                    builder=PooledBuilder(verifier.pool, now),
-                    runner=ExclusiveRunner(MeasureSettings(tracker=settings.tracker), lambda: now().arguments),
+                    builder=PooledBuilder(verifier.pool, check),
+                    runner=ExclusiveRunner(
+                        MeasureSettings(tracker=settings.tracker), lambda: check().arguments, lambda: now().is_warm
+                    ),
                     database=database,
                     cost_model=model,
                     measure_callbacks=[_Guard(on), *ms.MeasureCallback.create("default"), follower],
