@@ -112,6 +112,40 @@ def test_reshapes_cost_nothing_at_the_ends_of_a_sequence() -> None:
     assert_same(mod, outlined)
 
 
+def test_slices_of_consecutive_elements_are_pointers() -> None:
+    def emit(builder: relax.BlockBuilder, x: Any) -> Any:
+        states = [builder.emit(relax.op.sin(x))]
+        for step in range(4):
+            row = builder.emit(relax.op.strided_slice(states[0], [0], [step], [step + 1]))
+            states.append(builder.emit(relax.op.add(row, builder.emit(relax.op.cos(states[-1])))))
+        return builder.emit(relax.op.add(states[2], states[-1]))
+
+    mod = module(emit, (4, 16))
+    outlined = outline_small_kernels(mod)
+    (name,) = kernels(outlined)
+    (inner,) = (called(function) for var, function in outlined.functions_items() if var.name_hint == name)
+    assert not [kernel for kernel in inner if "slice" in kernel]
+    assert_same(mod, outlined)
+
+
+@pytest.mark.parametrize(
+    ("size", "begin", "end"),
+    [((4, 20), [1, 0], [2, 20]), ((4, 32), [0, 16], [4, 32]), ((64,), [3], [19])],
+    ids=["not aligned", "not consecutive", "within a row"],
+)
+def test_other_slices_are_copied(size: tuple[int, ...], begin: list[int], end: list[int]) -> None:
+    def emit(builder: relax.BlockBuilder, x: Any) -> Any:
+        part = builder.emit(relax.op.strided_slice(builder.emit(relax.op.sin(x)), list(range(len(size))), begin, end))
+        return builder.emit(relax.op.cos(part))
+
+    mod = module(emit, size)
+    outlined = outline_small_kernels(mod)
+    (name,) = kernels(outlined)
+    (inner,) = (called(function) for var, function in outlined.functions_items() if var.name_hint == name)
+    assert len(inner) == 3
+    assert_same(mod, outlined)
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_there_is_no_sequence_of_one_kernel(count: int) -> None:
     mod = module(lambda builder, x: builder.emit(relax.op.tanh(x)) if count else x, (1, 64))

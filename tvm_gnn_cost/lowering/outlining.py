@@ -2,7 +2,8 @@
 
 For each kernel, Relax's virtual machine makes a tensor, calls a function and releases tensors, which takes 0.3
 microseconds; a step of an LSTM has kernels of 0.1 to 2 microseconds. The function has its intermediate values in
-buffers of its own, which TVM allocates once for all of them.
+buffers of its own, which TVM allocates once for all of them. A kernel that only copies consecutive elements, such as
+the slice of a step, is a pointer.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from tvm import relax
 from tvm.ir import PointerType, PrimType
 from tvm.ir.expr import GenericConst
 from tvm.s_tir import SBlock, SBlockRealize
+from tvm.sym import Analyzer
 from tvm.tirx import (
+    BufferLoad,
+    BufferStore,
     DeclBuffer,
     Evaluate,
     IfThenElse,
+    IntImm,
     PrimFunc,
     Return,
     SeqStmt,
     Var,
+    address_of,
     call_extern,
     const,
     decl_buffer,
@@ -55,7 +61,7 @@ def outline_small_kernels(mod: tvm.IRModule) -> tvm.IRModule:
     mod = relax.transform.CanonicalizeBindings()(mod)  # without variables that are other names of others
     main, builder = mod["main"], relax.BlockBuilder(mod)
     small = {
-        var: not relax.analysis.has_reshape_pattern(function)
+        var: 0 if relax.analysis.has_reshape_pattern(function) else _offset(function)
         for var, function in mod.functions_items()
         if isinstance(function, PrimFunc) and work(function) <= _SMALL
     }
@@ -68,7 +74,7 @@ def outline_small_kernels(mod: tvm.IRModule) -> tvm.IRModule:
     for block in main.body.blocks:
         bindings: list[Any] = []
         for sequence in _sequences(block.bindings, small):
-            bindings += sequence if len(sequence) < 2 else _outlined(builder, sequence, readers)
+            bindings += sequence if len(sequence) < 2 else _outlined(builder, sequence, small, readers)
         blocks.append(type(block)(bindings))
     body = relax.SeqExpr(blocks, main.body.body)
     builder.update_func(
@@ -77,7 +83,36 @@ def outline_small_kernels(mod: tvm.IRModule) -> tvm.IRModule:
     return builder.get()
 
 
-def _sequences(bindings: Sequence[Any], small: dict[Any, bool]) -> Iterator[Sequence[Any]]:
+def _offset(function: PrimFunc) -> int | None:
+    """Where the output of a kernel begins in its input if it copies consecutive elements; None for other kernels."""
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(function.body, [(SBlock, lambda block: blocks.append(block) if block.iter_vars else None)])
+    body = blocks[0].body if len(blocks) == 1 and len(function.params) == 2 else None
+    if not isinstance(body, BufferStore) or not isinstance(body.value, tvm.ir.TensorLoad):
+        return None
+    (source, output), analyzer = function.params, Analyzer()
+    if not body.value.source.same_as(source) or not body.buffer.same_as(output):
+        return None
+    extents = {each.var: each.dom.extent for each in blocks[0].iter_vars}
+    sizes = [extents.pop(index, 1) for index in body.indices]
+    if extents or not all(analyzer.can_prove_equal(*pair) for pair in zip(sizes, output.ty.shape, strict=True)):
+        return None
+    for each in blocks[0].iter_vars:
+        analyzer.bind(each.var, each.dom)
+    read, written = _flat(body.value.indices, source.ty.shape), _flat(body.indices, output.ty.shape)
+    offset = analyzer.simplify(read - written)
+    return int(offset) if isinstance(offset, IntImm) else None
+
+
+def _flat(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
+    """The position of an element in a contiguous tensor."""
+    position: Any = const(0, "int64")
+    for index, size in zip(indices, shape, strict=True):
+        position = position * size + index
+    return position
+
+
+def _sequences(bindings: Sequence[Any], small: dict[Any, int | None]) -> Iterator[Sequence[Any]]:
     """The bindings, those of consecutive calls of small kernels together.
 
     A reshape costs nothing outside of a sequence, and is at neither end of it.
@@ -94,8 +129,8 @@ def _sequences(bindings: Sequence[Any], small: dict[Any, bool]) -> Iterator[Sequ
     yield from _trimmed(calls, small)
 
 
-def _trimmed(calls: Sequence[Any], small: dict[Any, bool]) -> Iterator[Sequence[Any]]:
-    computing = [place for place, binding in enumerate(calls) if small[_kernel(binding.value)]]
+def _trimmed(calls: Sequence[Any], small: dict[Any, int | None]) -> Iterator[Sequence[Any]]:
+    computing = [place for place, binding in enumerate(calls) if small[_kernel(binding.value)] != 0]
     first, end = (computing[0], computing[-1] + 1) if computing else (len(calls), len(calls))
     yield from ([binding] for binding in calls[:first])
     if computing:
@@ -111,24 +146,34 @@ def _kernel(value: Any) -> Any:
     return None if any(shape_of(tensor) is None for tensor in tensors) else value.args[0]
 
 
-def _outlined(builder: relax.BlockBuilder, sequence: Sequence[Any], readers: dict[Any, list[Any]]) -> list[Any]:
+def _outlined(
+    builder: relax.BlockBuilder, sequence: Sequence[Any], small: dict[Any, int | None], readers: dict[Any, list[Any]]
+) -> list[Any]:
     """Bindings of the results of a sequence, by a call of a new function."""
     inside = [binding.var for binding in sequence]
     results = [var for var in inside if not set(readers.get(var, ())) <= set(inside) or _bytes(var) < _ALIGNMENT]
     inputs: list[Any] = []
     buffers: dict[Any, Any] = {}
+    views: dict[Any, tuple[Any, int]] = {}
     calls: list[Any] = []
     for binding in sequence:
         operands = [_known(value) for value in binding.value.args[1].fields]
         for key, value in zip(operands, binding.value.args[1].fields, strict=True):
-            if key not in buffers:
+            if key not in buffers and key not in views:
                 inputs.append(value)
                 buffers[key] = _buffer(value, f"input{len(inputs)}")
+        offset = small[binding.value.args[0]]
+        if offset is not None and binding.var not in results:
+            source, start = views.get(operands[0], (operands[0], 0))
+            if (start + offset) * _itemsize(binding.var) % _ALIGNMENT == 0:
+                views[binding.var] = source, start + offset
+                continue
         buffers[binding.var] = _buffer(binding.var, f"value{len(calls)}")
-        arguments = [buffer_data(buffers[value]) for value in (*operands, binding.var)]
+        places = (views.get(value, (value, 0)) for value in (*operands, binding.var))
+        arguments = [_pointer(buffers[value], start) for value, start in places]
         call = call_extern("int32", f"{binding.value.args[0].name_hint}{_OF_POINTERS}", *arguments)
         calls.append(IfThenElse(call != 0, Evaluate(tvm_throw_last_error()), None))
-    inner = [buffers[var] for var in inside if var not in results]
+    inner = [buffers[var] for var in inside if var not in results and var not in views]
     block = SBlock([], [], [], "root", SeqStmt(calls), alloc_buffers=inner)
     parameters = [buffers[_known(value)] for value in (*inputs, *results)]
     function = PrimFunc(parameters, SBlockRealize([], True, block))
@@ -152,7 +197,17 @@ def _known(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> int:
-    return math.prod(shape_of(value) or ()) * np.dtype(str(value.ty.dtype)).itemsize
+    return math.prod(shape_of(value) or ()) * _itemsize(value)
+
+
+def _itemsize(value: Any) -> int:
+    return np.dtype(str(value.ty.dtype)).itemsize
+
+
+def _pointer(buffer: Any, start: int) -> Any:
+    """A pointer to an element of a buffer."""
+    indices = np.unravel_index(start, [int(size) for size in buffer.ty.shape])
+    return address_of(BufferLoad(buffer, [int(index) for index in indices])) if start else buffer_data(buffer)
 
 
 def _buffer(value: Any, name: str) -> Any:
