@@ -103,7 +103,13 @@ def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) 
     """
     dag = auto_scheduler.ComputeDAG(task.tensors())
     register_workload_tensors(dag.workload_key(), dag.tensors)
-    search_task = auto_scheduler.SearchTask(compute_dag=dag, workload_key=dag.workload_key(), target=local_target())
+    search_task = auto_scheduler.SearchTask(
+        compute_dag=dag,
+        workload_key=dag.workload_key(),
+        target=local_target(),
+        # Programs take the weights as they are, as with MetaSchedule.
+        layout_rewrite_option=auto_scheduler.LayoutRewriteOption.NO_REWRITE,
+    )
     policy = auto_scheduler.SketchPolicy(search_task, program_cost_model=model, seed=policy_seed(seed), verbose=0)
     recorder = _Recorder()
     with tempfile.TemporaryDirectory() as folder:
