@@ -15,6 +15,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,20 +26,29 @@ import tvm
 from common import console, parser, result_name, run_saved, table_of, write_result
 from search_curves import Points, best, improvements
 from single_tasks import CPU_TASKS, SMALL, SingleTask, measure_again
+from tvm_gnn_cost import CostModel, GNNCostModel
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
 from tvm_gnn_cost.schedulers import scheduler
 
 if scheduler().name == "auto-scheduler":
-    from drop_in_auto_scheduler import MODELS, search
+    from drop_in_auto_scheduler import BASELINES, search, trees_alone
 else:
-    from drop_in_meta_schedule import MODELS, search
+    from drop_in_meta_schedule import BASELINES, search, trees_alone
 
 #: Task, cost model and seed.
 Run = tuple[str, str, int]
 
+#: Name -> makes a cost model from a seed and the folder of the runs.
+MODELS: dict[str, Callable[[int, Path], Any]] = {
+    "GNNCostModel()": lambda _seed, _runs: GNNCostModel(),
+    "its trees alone": lambda _seed, _runs: trees_alone(),
+    "its network alone": lambda _seed, _runs: GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None))),
+    **BASELINES,
+}
+
 #: The models that the others are compared with.
-_BASELINES = ("XGBModel()", "XGBModel, our records")
+_COMPARED_WITH = ("XGBModel()", "XGBModel, our records")
 
 #: Trials after which latencies are compared.
 _AFTER = (1, 16, 64, 200)
@@ -89,7 +99,7 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
             rows = _in_process(_measure_again, task, list(paths.values()), arguments)
             again |= dict(zip(paths, rows, strict=True))
             _write(arguments, runs, again)
-    for baseline in (one for one in _BASELINES if one in arguments.models):
+    for baseline in (one for one in _COMPARED_WITH if one in arguments.models):
         heads = ("model", *(f"after {trials}" for trials in _AFTER), "measured again", "largest", "wall clock")
         console.print(table_of(f"latency / that of {baseline}", heads, comparison(runs, again, baseline)))
 

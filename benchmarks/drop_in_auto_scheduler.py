@@ -1,11 +1,10 @@
-"""TVM's own search of a task with ``auto_scheduler``, and the cost models of ``drop_in.py``."""
+"""TVM's own search of a task with ``auto_scheduler``, and the cost models that ``drop_in.py`` compares with."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,14 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.auto_scheduler.workload_registry import register_workload_tensors
 
-from common import DATA
 from single_tasks import SingleTask
-from stores import extract_store
-from tvm_gnn_cost import CostModel, GNNCostModel, GraphStore
-from tvm_gnn_cost.datasets.split import TEST_NETWORKS
+from stores import learned_from
+from tvm_gnn_cost import GNNCostModel
 from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.schedulers.auto_scheduler.measure import outcome_of
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import policy_seed
 from tvm_gnn_cost.schedulers.auto_scheduler.target import local_target
 from tvm_gnn_cost.schedulers.auto_scheduler.xgb_baseline import XGBBaseline
-from tvm_gnn_cost.training.pipeline import split_programs, train_xgb
 
 
 class _Trees(GNNCostModel):
@@ -51,10 +47,6 @@ class _Trained(auto_scheduler.XGBModel):  # type: ignore[misc]
         """Learns nothing; ``auto_scheduler`` calls this."""
 
 
-def _network(_seed: int, _runs: Path) -> Any:
-    return GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None)))
-
-
 def _xgb(seed: int, **options: Any) -> auto_scheduler.XGBModel:
     # 0 would mean TVM's default.
     return auto_scheduler.XGBModel(verbose_eval=0, seed=seed + 1, **options)
@@ -63,18 +55,19 @@ def _xgb(seed: int, **options: Any) -> auto_scheduler.XGBModel:
 def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     path = runs / "xgb.json"
     if not path.exists():
-        programs = GraphStore(extract_store(DATA["auto-scheduler"], runs.parent / "stores", "statements")).load(
-            with_features=True
-        )
-        train_xgb(XGBBaseline(), programs, split_programs(programs, TEST_NETWORKS["auto-scheduler"], 0)).save(path)
+        baseline = XGBBaseline()
+        baseline.fit(learned_from("auto-scheduler", runs.parent / "stores"))
+        baseline.save(path)
     return _Trained(verbose_eval=0, seed=seed + 1, model_file=str(path))
 
 
+def trees_alone() -> Any:
+    """The boosted trees of the shipped checkpoint as a cost model."""
+    return _Trees()
+
+
 #: Name -> makes a cost model from a seed and the folder of the runs.
-MODELS: dict[str, Callable[[int, Path], Any]] = {
-    "GNNCostModel()": lambda _seed, _runs: GNNCostModel(),
-    "its trees alone": lambda _seed, _runs: _Trees(),
-    "its network alone": _network,
+BASELINES: dict[str, Callable[[int, Path], Any]] = {
     "XGBModel()": lambda seed, _runs: _xgb(seed),
     "XGBModel(num_warmup_sample=1)": lambda seed, _runs: _xgb(seed, num_warmup_sample=1),
     "XGBModel, our records": _xgb_of_our_records,

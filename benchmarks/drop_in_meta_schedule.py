@@ -1,11 +1,10 @@
-"""TVM's own search of a task with MetaSchedule, and the cost models of ``drop_in.py``."""
+"""TVM's own search of a task with MetaSchedule, and the cost models that ``drop_in.py`` compares with."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from tvm.s_tir import meta_schedule as ms
 from common import DATA
 from gpu_pretraining import xgb, xgb_with_records
 from single_tasks import SingleTask
-from stores import extract_store
-from tvm_gnn_cost import CostModel, GNNCostModel, GraphStore
-from tvm_gnn_cost.datasets.split import TEST_NETWORKS
+from stores import extract_store, learned_from
+from tvm_gnn_cost import CostModel
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.builder import build_program
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
@@ -30,7 +28,6 @@ from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
 from tvm_gnn_cost.schedulers.meta_schedule.xgb_baseline import XGBBaseline
 from tvm_gnn_cost.schedulers.mlp_baseline import mlp_baseline, mlp_search_model
-from tvm_gnn_cost.training.pipeline import split_programs, train_xgb
 
 
 @derived_object
@@ -58,35 +55,29 @@ class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
         """Is not used."""
 
 
-def _network(_seed: int, _runs: Path) -> Any:
-    return GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None)))
-
-
 def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     """XGBModel as if it had measured the programs that the shipped checkpoint learned from."""
-    store = extract_store(DATA["meta-schedule"], runs.parent / "stores", "statements")
-    path = runs / "xgb.json"
+    path, stores = runs / "xgb.json", runs.parent / "stores"
     if not path.exists():
-        programs = GraphStore(store).load(with_features=True)
-        train_xgb(XGBBaseline(), programs, split_programs(programs, TEST_NETWORKS["meta-schedule"], 0)).save(path)
-    return xgb_with_records(path, store, seed, usable_cores())
+        baseline = XGBBaseline()
+        baseline.fit(learned_from("meta-schedule", stores))
+        baseline.save(path)
+    return xgb_with_records(path, extract_store(DATA["meta-schedule"], stores, "statements"), seed, usable_cores())
 
 
 def _mlp_of_our_records(seed: int, runs: Path) -> Any:
-    programs = GraphStore(extract_store(DATA["meta-schedule"], runs.parent / "stores", "statements")).load(
-        with_features=True
-    )
-    parts = split_programs(programs, TEST_NETWORKS["meta-schedule"], 0)
     trained = mlp_baseline(seed)
-    trained.fit(programs.select(np.concatenate([parts.train, parts.validation])))
+    trained.fit(learned_from("meta-schedule", runs.parent / "stores"))
     return mlp_search_model(seed, trained)
 
 
+def trees_alone() -> Any:
+    """The boosted trees of the shipped checkpoint as a cost model."""
+    return _Trees()
+
+
 #: Name -> makes a cost model from a seed and the folder of the runs.
-MODELS: dict[str, Callable[[int, Path], Any]] = {
-    "GNNCostModel()": lambda _seed, _runs: GNNCostModel(),
-    "its trees alone": lambda _seed, _runs: _Trees(),
-    "its network alone": _network,
+BASELINES: dict[str, Callable[[int, Path], Any]] = {
     "XGBModel()": lambda seed, _runs: xgb(seed, usable_cores()),
     "XGBModel(num_warmup_samples=1)": lambda seed, _runs: xgb(seed, usable_cores(), num_warmup_samples=1),
     "XGBModel, our records": _xgb_of_our_records,

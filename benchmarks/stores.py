@@ -9,15 +9,18 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.progress import Progress, TaskID
 
-from common import console
-from tvm_gnn_cost import extract
+from common import DATA, console
+from tvm_gnn_cost import GraphStore, extract
+from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS, find_file, open_file
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_files, record_lines
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
+from tvm_gnn_cost.training.pipeline import split_programs
 
 #: Approximate number of training tasks of a quick run; it also has one task of each held-out network.
 _QUICK_TASKS = 4
@@ -45,6 +48,13 @@ def measured_on(data: Sequence[Path]) -> list[Any]:
     return [
         _machines(one) if is_tenset(one) else json.loads((one / "card.json").read_text())["machine"] for one in data
     ]
+
+
+def learned_from(scheduler: str, stores: Path) -> MeasuredPrograms:
+    """The programs that a scheduler's shipped checkpoint learned from, with per-store features."""
+    programs = GraphStore(extract_store(DATA[scheduler], stores, "statements")).load(with_features=True)
+    parts = split_programs(programs, TEST_NETWORKS[scheduler], 0)
+    return programs.select(np.concatenate([parts.train, parts.validation]))
 
 
 def thin_out(data: Sequence[Path], folder: Path) -> list[Path]:

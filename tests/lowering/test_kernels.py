@@ -18,6 +18,7 @@ from tvm import relax
 from tests.lowering.relax_modules import build, outputs, weights
 from tvm_gnn_cost.lowering import views
 from tvm_gnn_cost.lowering.blocks import root_of
+from tvm_gnn_cost.lowering.kernels import kernel_calls
 from tvm_gnn_cost.lowering.layouts import legalize
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork
 from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network
@@ -29,13 +30,8 @@ def kinds(mod: tvm.IRModule) -> Counter[str]:
 
     Reshapes between kernels are no kernels.
     """
-    return Counter(
-        kind
-        for block in mod["main"].body.blocks
-        for binding in block.bindings
-        if getattr(getattr(binding.value, "op", None), "name", "") == "relax.call_tir"
-        and (kind := _kind(mod[binding.value.args[0]], str(binding.value.args[0].name_hint))) is not None
-    )
+    found = (_kind(mod[call.args[0]], str(call.args[0].name_hint)) for call in kernel_calls(mod))
+    return Counter(kind for kind in found if kind is not None)
 
 
 def _kind(function: tvm.tirx.PrimFunc, name: str) -> str | None:

@@ -9,7 +9,8 @@ import tvm
 from tvm import relax
 
 from tests.lowering.relax_modules import build as operators
-from tests.lowering.relax_modules import weights
+from tests.lowering.relax_modules import outputs, weights
+from tvm_gnn_cost.lowering.kernels import kernel_calls
 from tvm_gnn_cost.lowering.layouts import legalize
 from tvm_gnn_cost.lowering.outlining import called, outline_small_kernels
 from tvm_gnn_cost.schedulers.meta_schedule.compile import build
@@ -23,25 +24,22 @@ def module(emit: Callable[..., Any], *shapes: tuple[int, ...]) -> tvm.IRModule:
 
 def kernels(mod: tvm.IRModule) -> list[str]:
     """The kernels that the virtual machine calls, in order."""
-    return [
-        str(binding.value.args[0].name_hint)
-        for block in mod["main"].body.blocks
-        for binding in block.bindings
-        if getattr(getattr(binding.value, "op", None), "name", "") == "relax.call_tir"
-    ]
+    return [str(call.args[0].name_hint) for call in kernel_calls(mod)]
 
 
-def outputs(mod: tvm.IRModule) -> list[Any]:
-    machine = relax.VirtualMachine(build(mod, local_target()), tvm.cpu())
-    rng = np.random.default_rng(0)
-    drawn = (rng.standard_normal([int(n) for n in param.ty.shape]).astype("float32") for param in mod["main"].params)
-    result = machine["main"](*map(tvm.runtime.tensor, drawn))
-    return [item.numpy() for item in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
-
-
-def assert_same(mod: tvm.IRModule, outlined: tvm.IRModule) -> None:
-    for expected, found in zip(outputs(mod), outputs(outlined), strict=True):
+def outlined(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module with sequences, which computes the same."""
+    changed = outline_small_kernels(mod)
+    first, second = (outputs(one, build(one, local_target())) for one in (mod, changed))
+    for expected, found in zip(first, second, strict=True):
         np.testing.assert_array_equal(found, expected)
+    return changed
+
+
+def calls_of_the_sequence(mod: tvm.IRModule) -> list[str]:
+    """The kernels that the only sequence of a module calls."""
+    (name,) = kernels(mod)
+    return called(mod[name])
 
 
 def steps(builder: relax.BlockBuilder, state: Any, count: int) -> list[Any]:
@@ -56,13 +54,11 @@ def steps(builder: relax.BlockBuilder, state: Any, count: int) -> list[Any]:
 
 def test_the_steps_of_a_recurrence_are_one_function_that_calls_the_kernels() -> None:
     mod = module(lambda builder, x: steps(builder, x, 10)[-1], (1, 64))
-    outlined = outline_small_kernels(mod)
-    assert kernels(outlined) == ["sequence_of_20_kernels"]
-    (call,) = (function for var, function in outlined.functions_items() if var.name_hint == "sequence_of_20_kernels")
-    assert called(call) == ["matmul", "tir_tanh"] * 10
+    changed = outlined(mod)
+    assert kernels(changed) == ["sequence_of_20_kernels"]
+    assert calls_of_the_sequence(changed) == ["matmul", "tir_tanh"] * 10
     # The input, the weights of all steps once, and the output.
-    assert len(call.params) == 3
-    assert_same(mod, outlined)
+    assert len(changed["sequence_of_20_kernels"].params) == 3
 
 
 def test_values_that_are_read_outside_are_results() -> None:
@@ -71,10 +67,7 @@ def test_values_that_are_read_outside_are_results() -> None:
         large = builder.emit(relax.op.broadcast_to(states[1], (4096, 64)))
         return relax.Tuple([states[0], states[2], builder.emit(relax.op.exp(large))])
 
-    mod = module(emit, (1, 64))
-    outlined = outline_small_kernels(mod)
-    assert kernels(outlined) == ["sequence_of_6_kernels", "broadcast_to", "tir_exp"]
-    assert_same(mod, outlined)
+    assert kernels(outlined(module(emit, (1, 64)))) == ["sequence_of_6_kernels", "broadcast_to", "tir_exp"]
 
 
 def test_a_large_kernel_stays_a_call_of_the_virtual_machine() -> None:
@@ -82,10 +75,7 @@ def test_a_large_kernel_stays_a_call_of_the_virtual_machine() -> None:
         large = builder.emit(relax.op.matmul(steps(builder, x, 1)[-1], weights(64, 4096)))
         return builder.emit(relax.op.sum(builder.emit(relax.op.exp(builder.emit(relax.op.abs(large)))), axis=[1]))
 
-    mod = module(emit, (1, 64))
-    outlined = outline_small_kernels(mod)
-    assert kernels(outlined) == ["sequence_of_2_kernels", "matmul1", "sequence_of_3_kernels"]
-    assert_same(mod, outlined)
+    assert kernels(outlined(module(emit, (1, 64)))) == ["sequence_of_2_kernels", "matmul1", "sequence_of_3_kernels"]
 
 
 def test_values_of_a_few_bytes_stay_aligned() -> None:
@@ -94,10 +84,7 @@ def test_values_of_a_few_bytes_stay_aligned() -> None:
             x = builder.emit(relax.op.exp(builder.emit(relax.op.sin(x))))
         return x
 
-    mod = module(emit, (3,))
-    outlined = outline_small_kernels(mod)
-    assert kernels(outlined) == ["sequence_of_6_kernels"]
-    assert_same(mod, outlined)
+    assert kernels(outlined(module(emit, (3,)))) == ["sequence_of_6_kernels"]
 
 
 def test_reshapes_cost_nothing_at_the_ends_of_a_sequence() -> None:
@@ -106,10 +93,7 @@ def test_reshapes_cost_nothing_at_the_ends_of_a_sequence() -> None:
         inner = builder.emit(relax.op.reshape(steps(builder, x, 1)[-1], (64,)))
         return builder.emit(relax.op.reshape(builder.emit(relax.op.sin(inner)), (4, 16)))
 
-    mod = module(emit, (8, 8))
-    outlined = outline_small_kernels(mod)
-    assert kernels(outlined) == ["reshape", "sequence_of_4_kernels", "reshape2"]
-    assert_same(mod, outlined)
+    assert kernels(outlined(module(emit, (8, 8)))) == ["reshape", "sequence_of_4_kernels", "reshape2"]
 
 
 def test_slices_of_consecutive_elements_are_pointers() -> None:
@@ -120,12 +104,8 @@ def test_slices_of_consecutive_elements_are_pointers() -> None:
             states.append(builder.emit(relax.op.add(row, builder.emit(relax.op.cos(states[-1])))))
         return builder.emit(relax.op.add(states[2], states[-1]))
 
-    mod = module(emit, (4, 16))
-    outlined = outline_small_kernels(mod)
-    (name,) = kernels(outlined)
-    (inner,) = (called(function) for var, function in outlined.functions_items() if var.name_hint == name)
+    inner = calls_of_the_sequence(outlined(module(emit, (4, 16))))
     assert not [kernel for kernel in inner if "slice" in kernel]
-    assert_same(mod, outlined)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +118,7 @@ def test_other_slices_are_copied(size: tuple[int, ...], begin: list[int], end: l
         part = builder.emit(relax.op.strided_slice(builder.emit(relax.op.sin(x)), list(range(len(size))), begin, end))
         return builder.emit(relax.op.cos(part))
 
-    mod = module(emit, size)
-    outlined = outline_small_kernels(mod)
-    (name,) = kernels(outlined)
-    (inner,) = (called(function) for var, function in outlined.functions_items() if var.name_hint == name)
-    assert len(inner) == 3
-    assert_same(mod, outlined)
+    assert len(calls_of_the_sequence(outlined(module(emit, size)))) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -159,6 +134,4 @@ def test_a_network_in_another_layout_computes_the_same() -> None:
         return builder.emit(relax.op.nn.softmax(builder.emit(relax.op.mean(x, axis=[2, 3]))))
 
     mod, _ = legalize(operators(emit, (1, 8, 6, 6)))
-    outlined = outline_small_kernels(mod)
-    assert len(kernels(outlined)) < len(kernels(mod))
-    assert_same(mod, outlined)
+    assert len(kernels(outlined(mod))) < len(kernels(mod))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
-from tvm.s_tir import meta_schedule as ms
+
+from tvm_gnn_cost.lowering.kernels import is_kernel_call, kernel_calls, task_key
 
 
 def replacements(first: tvm.IRModule, second: tvm.IRModule) -> dict[str, str]:
@@ -15,10 +16,13 @@ def replacements(first: tvm.IRModule, second: tvm.IRModule) -> dict[str, str]:
 
     Empty if TVM fused the two modules differently.
     """
-    here, there = _called(first), _called(second)
+    here, there = kernel_calls(first), kernel_calls(second)
     if len(here) != len(there):
         return {}
-    keys = ((_key(second, other), _key(first, item)) for item, other in zip(here, there, strict=True))
+    keys = (
+        (task_key(second[other.args[0]]), task_key(first[item.args[0]]))
+        for item, other in zip(here, there, strict=True)
+    )
     return {other: item for other, item in keys if other != item}
 
 
@@ -30,27 +34,6 @@ def mixed(first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> t
     return relax.transform.DeadCodeElimination()(mixing.builder_.get())
 
 
-def _called(mod: tvm.IRModule) -> list[relax.Call]:
-    """The calls of TensorIR functions, in program order."""
-
-    def calls() -> Iterator[relax.Call]:
-        for block in mod["main"].body.blocks:
-            for binding in block.bindings:
-                if _is_call_tir(binding.value):
-                    yield binding.value
-
-    return list(calls())
-
-
-def _is_call_tir(value: relax.Expr) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir"
-
-
-def _key(mod: tvm.IRModule, call: relax.Call) -> str:
-    """The key of a call's task: the structural hash of the module that TVM's task extraction makes of the callee."""
-    return str(ms.utils.shash2hex(tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(mod[call.args[0]])))
-
-
 @mutator
 class _Mixing(PyExprMutator):  # type: ignore[misc]
     """Restores the functions of ``first`` in ``second``, except those whose keys are given."""
@@ -58,15 +41,15 @@ class _Mixing(PyExprMutator):  # type: ignore[misc]
     def __init__(self, first: tvm.IRModule, second: tvm.IRModule, keys: Collection[str]) -> None:
         super().__init__(second)
         self.first, self.second, self.keys = first, second, keys
-        self.originals = iter(_called(first))
+        self.originals = iter(kernel_calls(first))
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         """Visits a call; Relax calls this."""
         call = self.visit_expr_post_order(call)
-        if not _is_call_tir(call):
+        if not is_kernel_call(call):
             return call
-        original, key = next(self.originals), _key(self.second, call)
-        if key in self.keys or key == _key(self.first, original):
+        original, key = next(self.originals), task_key(self.second[call.args[0]])
+        if key in self.keys or key == task_key(self.first[original.args[0]]):
             return call
         function = self.builder_.add_func(self.first[original.args[0]], original.args[0].name_hint)
         arguments = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,12 @@ class _Rearranging(PyExprMutator):  # type: ignore[misc]
         if isinstance(value, (tvm.tirx.IntImm, tvm.tirx.FloatImm)):
             return value.value
         return value if isinstance(value, relax.ShapeExpr) else None
+
+
+def content(value: GenericConst) -> bytes:
+    """A digest of a constant's values, shape and type; equal constants have the same."""
+    array = value.value.numpy()
+    return blake2b(repr((str(value.ty.dtype), array.shape)).encode() + array.tobytes()).digest()
 
 
 def constant_of(value: Any, binding_of: Callable[[Any], Any]) -> GenericConst | None:

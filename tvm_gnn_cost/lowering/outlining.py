@@ -39,7 +39,9 @@ from tvm.tirx import (
 )
 from tvm.tirx.buffer import buffer_data
 
+from tvm_gnn_cost.lowering.constants import content
 from tvm_gnn_cost.lowering.forms import shape_of
+from tvm_gnn_cost.lowering.kernels import is_kernel_call
 from tvm_gnn_cost.lowering.threads import work
 
 #: The most work of a kernel: on one thread, it takes up to some 10 microseconds.
@@ -140,7 +142,7 @@ def _trimmed(calls: Sequence[Any], small: dict[Any, int | None]) -> Iterator[Seq
 
 def _kernel(value: Any) -> Any:
     """The function of a call of tensors with static shapes; None for any other expression."""
-    if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir") or len(value.args) != 2:
+    if not is_kernel_call(value) or len(value.args) != 2:
         return None
     tensors = (value, *value.args[1].fields)
     return None if any(shape_of(tensor) is None for tensor in tensors) else value.args[0]
@@ -153,15 +155,19 @@ def _outlined(
     inside = [binding.var for binding in sequence]
     results = [var for var in inside if not set(readers.get(var, ())) <= set(inside) or _bytes(var) < _ALIGNMENT]
     inputs: list[Any] = []
+    parameters: list[Any] = []
+    # Of variables, and of constants by their content; a view is a part of another value from an element on.
     buffers: dict[Any, Any] = {}
     views: dict[Any, tuple[Any, int]] = {}
     calls: list[Any] = []
     for binding in sequence:
-        operands = [_known(value) for value in binding.value.args[1].fields]
-        for key, value in zip(operands, binding.value.args[1].fields, strict=True):
+        values = list(binding.value.args[1].fields)
+        operands = [content(value) if isinstance(value, GenericConst) else value for value in values]
+        for key, value in zip(operands, values, strict=True):
             if key not in buffers and key not in views:
                 inputs.append(value)
                 buffers[key] = _buffer(value, f"input{len(inputs)}")
+                parameters.append(buffers[key])
         offset = small[binding.value.args[0]]
         if offset is not None and binding.var not in results:
             source, start = views.get(operands[0], (operands[0], 0))
@@ -175,7 +181,7 @@ def _outlined(
         calls.append(IfThenElse(call != 0, Evaluate(tvm_throw_last_error()), None))
     inner = [buffers[var] for var in inside if var not in results and var not in views]
     block = SBlock([], [], [], "root", SeqStmt(calls), alloc_buffers=inner)
-    parameters = [buffers[_known(value)] for value in (*inputs, *results)]
+    parameters += [buffers[var] for var in results]
     function = PrimFunc(parameters, SBlockRealize([], True, block))
     name = f"sequence_of_{len(sequence)}_kernels"
     var = builder.add_func(function.with_attr({"tirx.noalias": True, "s_tir": True}), name)
@@ -188,20 +194,12 @@ def _outlined(
     return [relax.VarBinding(all_results, call), *items]
 
 
-def _known(value: Any) -> Any:
-    """A key of a value, the same for equal constants."""
-    if not isinstance(value, GenericConst):
-        return value
-    array = value.value.numpy()
-    return str(value.ty.dtype), array.shape, array.tobytes()
-
-
 def _bytes(value: Any) -> int:
     return math.prod(shape_of(value) or ()) * _itemsize(value)
 
 
 def _itemsize(value: Any) -> int:
-    return np.dtype(str(value.ty.dtype)).itemsize
+    return int(tvm.DataType(str(value.ty.dtype)).itemsize)
 
 
 def _pointer(buffer: Any, start: int) -> Any:

@@ -18,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
 from tvm_gnn_cost.lowering import code_generation
+from tvm_gnn_cost.lowering.kernels import task_key
 from tvm_gnn_cost.lowering.outlining import TAKES_POINTERS, called, of_pointers, outline_small_kernels
 from tvm_gnn_cost.lowering.packing import prepack
 from tvm_gnn_cost.measuring.machine import usable_cores
@@ -85,12 +86,8 @@ def _flat(outputs: Any) -> Iterator[Any]:
 
 def task_keys(mod: tvm.IRModule) -> dict[str, str]:
     """Name of each TensorIR function of a module -> the key of its task."""
-    normalized = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
-    return {
-        str(var.name_hint): ms.utils.shash2hex(normalized(function))
-        for var, function in mod.functions_items()
-        if isinstance(function, tvm.tirx.PrimFunc)
-    }
+    functions = ((var, function) for var, function in mod.functions_items() if isinstance(function, tvm.tirx.PrimFunc))
+    return {str(var.name_hint): task_key(function) for var, function in functions}
 
 
 class CompiledNetwork:
@@ -145,9 +142,10 @@ def build(mod: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     builder = relax.ExecBuilder()
     left = _vmcodegen(builder, mod, "bytecode")
     functions = {var.name_hint: left[var] for var in used if isinstance(left.functions.get(var), tvm.tirx.PrimFunc)}
-    callers = {name: function for name, function in functions.items() if called(function)}
-    inner = {name for function in callers.values() for name in called(function)}
-    kernels = [(name, function) for name, function in functions.items() if name not in callers]
+    calls = {name: called(function) for name, function in functions.items()}
+    callers = {name: function for name, function in functions.items() if calls[name]}
+    kernels = [(name, function) for name, function in functions.items() if not calls[name]]
+    inner = {name for names in calls.values() for name in names}
     kernels += [(f"{name} of pointers", of_pointers(left[name])) for name in inner]
     kernels.sort()
     count = min(2 * usable_cores(), len(kernels))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
 import tvm
@@ -20,7 +19,9 @@ from tvm_gnn_cost.importing.relax.importer import simplified
 from tvm_gnn_cost.importing.source import FRAMEWORKS, Model, load_model
 from tvm_gnn_cost.lowering.alternatives import replacements
 from tvm_gnn_cost.lowering.batch_norms import fold_batch_norms
+from tvm_gnn_cost.lowering.constants import content
 from tvm_gnn_cost.lowering.corrections import correct
+from tvm_gnn_cost.lowering.kernels import kernel_calls
 from tvm_gnn_cost.lowering.layouts import legalize
 from tvm_gnn_cost.schedulers.meta_schedule.compile import task_keys
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
@@ -90,15 +91,12 @@ def _warm(mod: tvm.IRModule) -> set[str]:
     """
     #: Function -> for each call the sizes of its weights by their content.
     weights: dict[str, list[dict[bytes, int]]] = {}
-    for block in mod["main"].body.blocks:
-        for binding in block.bindings:
-            call = binding.value
-            if isinstance(call, relax.Call) and call.op == tvm.ir.Op.get("relax.call_tir"):
-                arrays = [value.value.numpy() for value in call.args[1].fields if isinstance(value, GenericConst)]
-                sizes = {blake2b(array.tobytes()).digest(): array.nbytes for array in arrays}
-                weights.setdefault(str(call.args[0].name_hint), []).append(sizes)
+    for call in kernel_calls(mod):
+        constants = [value for value in call.args[1].fields if isinstance(value, GenericConst)]
+        sizes = {content(value): value.value.numpy().nbytes for value in constants}
+        weights.setdefault(str(call.args[0].name_hint), []).append(sizes)
     keys = task_keys(mod)
-    stored = {content: size for calls in weights.values() for sizes in calls for content, size in sizes.items()}
+    stored = {digest: size for calls in weights.values() for sizes in calls for digest, size in sizes.items()}
     if sum(stored.values()) <= _CACHED_BYTES:
         return set(keys.values())
     return {
