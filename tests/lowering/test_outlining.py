@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import tvm
 from tvm import relax
@@ -135,3 +136,20 @@ def test_a_network_in_another_layout_computes_the_same() -> None:
 
     mod, _ = legalize(operators(emit, (1, 8, 6, 6)))
     assert len(kernels(outlined(mod))) < len(kernels(mod))
+
+
+def test_kernels_free_their_own_buffers() -> None:
+    def emit(builder: relax.BlockBuilder, x: Any) -> Any:
+        return builder.emit(relax.op.nn.softmax(builder.emit(relax.op.nn.softmax(x))))
+
+    changed = outlined(module(emit, (32, 128)))
+    assert kernels(changed) == ["sequence_of_2_kernels"]
+    machine = relax.VirtualMachine(build(changed, local_target()), tvm.cpu())
+    x = tvm.runtime.tensor(np.ones((32, 128), np.float32))
+    process, before = psutil.Process(), 0
+    for run in range(4000):
+        machine["main"](x)
+        # The first runs allocate what all of them use.
+        before = process.memory_info().rss if run == 1000 else before
+    # Each softmax has 16 KiB of exponentials.
+    assert process.memory_info().rss - before < 2**23

@@ -38,7 +38,7 @@ def _pipeline() -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
     passes, host, device = tvm.tirx.get_tir_pipeline("s_tir")
     first, second, last, at_end = (
         tvm.tirx.transform.prim_func_pass(lambda function, _, __, change=change: change(function), opt_level=0)
-        for change in (on_one_thread, _without_rsqrt, lower_math, _with_device)
+        for change in (on_one_thread, _without_rsqrt, lower_math, _with_end)
     )
     return (
         tvm.ir.transform.Sequential([first, second, more_vectors(), passes]),
@@ -58,11 +58,15 @@ def _without_rsqrt(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (tvm.ir.Call, replaced))
 
 
-def _with_device(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """A function of pointers with the device on which it allocates memory, which others take from their tensors."""
+def _with_end(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """A function of pointers with the device on which it allocates memory, which others take from their tensors.
+
+    It returns 0. TVM frees what the body allocates at the end of the body, which is before the return only if the body
+    is a statement of its own.
+    """
     if not function.attrs or TAKES_POINTERS not in function.attrs:
         return function
     body = function.body
     for key, number in (("device_type", tvm.cpu().dlpack_device_type()), ("device_id", 0)):
         body = tirx.AttrStmt("default", key, tirx.const(number, "int32"), body)
-    return function.with_body(body)
+    return function.with_body(tirx.SeqStmt([body, tirx.Return(tirx.const(0, "int32"))]))

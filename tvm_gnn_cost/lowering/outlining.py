@@ -28,7 +28,6 @@ from tvm.tirx import (
     IfThenElse,
     IntImm,
     PrimFunc,
-    Return,
     SeqStmt,
     Var,
     address_of,
@@ -223,12 +222,14 @@ def called(function: PrimFunc) -> list[str]:
 def of_pointers(function: PrimFunc) -> PrimFunc:
     """A kernel that takes pointers instead of tensors, and returns a code that is not 0 if it failed.
 
+    The code generator adds the return of 0: TVM would free the kernel's own buffers after a return.
+
     It must be in another object file than its callers: TVM tells LLVM that accesses of different tensors are of
     different types, which is wrong where LLVM inlines a kernel into a function that passes a value to two kernels.
     """
     pointers = [Var(param.name, PointerType(PrimType(str(param.ty.dtype)))) for param in function.params]
     declared = (DeclBuffer(param, data=pointer) for param, pointer in zip(function.params, pointers, strict=True))
-    changed = PrimFunc(pointers, SeqStmt([*declared, function.body, Return(const(0, "int32"))]), PrimType("int32"))
+    changed = PrimFunc(pointers, SeqStmt([*declared, function.body]), PrimType("int32"))
     symbol = f"{function.attrs['global_symbol']}{_OF_POINTERS}"
     # With a calling convention, TVM does not change how a function is called.
     return changed.with_attr(
