@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from tests.tuning.wrong_schedules import Schedules, chooser_of
@@ -72,3 +73,14 @@ def test_the_model_chooses_where_the_search_measured_only_the_default_schedule(t
     chooser, _ = chooser_of(schedules, tmp_path, untuned=2.5)
     choice = chooser.choose()
     assert (choice.tuned, [one for _, one in choice.chosen]) == ([], ["right"])
+
+
+def test_a_task_whose_replacement_has_no_right_schedule_is_not_replaced(tmp_path: Path) -> None:
+    for replacement in ([], ["wrong"]):
+        schedules = Schedules(ranked={"direct": ["right"], "winograd": replacement})
+        chooser, _ = chooser_of(schedules, tmp_path)
+        chooser.result.tasks[1].instead_of = 0
+        chooser.tasks = [chooser.tasks[0], replace(chooser.tasks[1], instead_of="direct")]
+        choice = chooser.choose()
+        assert [(task.key, one) for task, one in choice.chosen] == [("direct", "right")]
+        assert chooser.choose() == choice

@@ -14,7 +14,7 @@ import torch
 
 from tvm_gnn_cost.progress import Note, Progress, Stage, Step
 from tvm_gnn_cost.schedulers.scheduler import Task
-from tvm_gnn_cost.tuning.result import StruckOff, TuneResult
+from tvm_gnn_cost.tuning.result import StruckOff, TaskResult, TuneResult
 from tvm_gnn_cost.tuning.search import Screening
 
 #: Number of candidates of a task to verify before the task keeps its default schedule.
@@ -61,19 +61,30 @@ class Chooser:
     def choose(self) -> Choice:
         """The schedules to compile with; verified schedules are not verified again."""
         while True:
-            used = [
-                (task, outcome)
-                for task, outcome, used in zip(self.tasks, self.result.tasks, self.result.used, strict=True)
-                if used
-            ]
+            used = self._used()
             # TVM's default schedule of a task that the search did not reach can be a hundred times slower.
             unmeasured = [task for task, outcome in used if not outcome.trials or math.isinf(outcome.latency)]
             self._choose_unmeasured(unmeasured)
+            if any(self._is_vain(task) for task, _ in used):
+                continue
             improved = [task for task, outcome in used if outcome.improved and task.key not in self.default]
             # The successor of a program that is struck off is verified in the next round.
             if not self._verify_recorded([task for task in improved if task.key not in self.right]):
                 chosen = [(task, self.unmeasured.get(task.key)) for task in unmeasured]
                 return Choice(improved, [(task, candidate) for task, candidate in chosen if candidate is not None])
+
+    def _used(self) -> list[tuple[Task, TaskResult]]:
+        """The tasks of the compiled network."""
+        used, rivals = self.result.used, self.result.rivals
+        for i, task in enumerate(self.tasks):
+            if self._is_vain(task):
+                used[i], used[rivals[i]] = False, True
+        rows = zip(self.tasks, self.result.tasks, used, strict=True)
+        return [(task, outcome) for task, outcome, is_used in rows if is_used]
+
+    def _is_vain(self, task: Task) -> bool:
+        """Whether a task would replace another one but has no schedule, which leaves the other one in the network."""
+        return bool(task.instead_of) and task.key in self.default
 
     def strike(self, task: Task, candidate: Any, why: str) -> None:
         """Excludes a candidate, and reports it.
