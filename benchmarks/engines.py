@@ -30,7 +30,7 @@ import torch
 import engine_profiles
 import tvm_gnn_cost
 from common import console, parser, run_saved, table_of, write_result
-from engines_networks import FAMILIES, NETWORKS
+from engines_networks import BATCHES, FAMILIES, NETWORKS
 from engines_tables import (
     FAMILY_COLUMNS,
     ONNX_RUNTIME,
@@ -95,22 +95,27 @@ def made(name: str, folder: Path) -> tuple[Any, Any]:
     return program, inputs if isinstance(program, Path) else tuple(map(torch.from_numpy, inputs.values()))
 
 
-def search_with_tvm(name: str, folder: Path) -> None:
-    """Searches with TVM's own MetaSchedule until the process is ended."""
-    from tvm_search import imported, search_network
+def imported_with_tvm(name: str) -> Any:
+    """A network as TVM's own importers read it."""
+    from tvm_gnn_cost.schedulers.meta_schedule.networks import import_with_tvm
 
     with tempfile.TemporaryDirectory() as temporary:
         network = scheduler().network(*made(name, Path(temporary)))
-    search_network(imported(network), folder / "tvm", _SEED)
+    return import_with_tvm(network.program, name, scheduler().target())
+
+
+def search_with_tvm(name: str, folder: Path) -> None:
+    """Searches with TVM's own MetaSchedule until the process is ended."""
+    from tvm_search import search_network
+
+    search_network(imported_with_tvm(name), folder / "tvm", _SEED)
 
 
 def compile_with_tvm(name: str, folder: Path, minutes: float) -> dict[str, Any]:
     """Searches for minutes in another process, and compiles the network with what was found."""
-    from tvm_search import compile_network, imported
+    from tvm_search import compile_network
 
-    with tempfile.TemporaryDirectory() as temporary:
-        network = scheduler().network(*made(name, Path(temporary)))
-    mod = imported(network)
+    mod = imported_with_tvm(name)
     in_process(search_with_tvm, name, folder, seconds=60 * minutes)
     trials = compile_network(mod, folder / "tvm", folder / "tvm.so")
     return {"trials": trials, "seconds": 60 * minutes, "library": "tvm.so"}
@@ -254,7 +259,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     settings = {key: getattr(arguments, key) for key in ("minutes", "turns", "tvm")}
     settings |= {"threads": usable_cores(), "seed": _SEED}
     found = networks_of(arguments.json, settings)
-    for family, networks in FAMILIES.items():
+    for family, networks in (*FAMILIES.items(), ("larger batches", BATCHES)):
         for network in networks:
             if network.name not in arguments.only:
                 continue
@@ -298,7 +303,8 @@ def write_pages(result: Mapping[str, Any], root: Path) -> None:
 def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
-    options.add_argument("--only", nargs="+", metavar="NAME", default=list(NETWORKS), help="networks to run")
+    default = [network.name for networks in FAMILIES.values() for network in networks]
+    options.add_argument("--only", nargs="+", metavar="NAME", default=default, help="networks to run")
     options.add_argument("--minutes", type=float, default=5.0, help="minutes of the search")
     options.add_argument("--turns", type=int, default=20, help="turns of each library and engine")
     options.add_argument("--seconds", type=float, default=0.2, help="seconds of a turn")

@@ -1,7 +1,7 @@
 """The networks of ``engines.py``, by family: those of the catalogue and of the zoo, some of the latter larger.
 
 The zoo's own sizes are made for a check of outputs. Where they take a fraction of a millisecond, the published size or
-the one of a user's machine is taken instead.
+the one of a user's machine is taken instead. All have batch 1; ``BATCHES`` are some of them with 4 and 16.
 """
 
 from __future__ import annotations
@@ -49,6 +49,21 @@ def _model(
 ) -> Zoo:
     """An architecture of ``transformers``, ``ViTModel:ViTConfig``, in another size."""
     return zoo(name, hugging_face(classes, list(inputs), [outputs], options, fixed), dict(inputs))
+
+
+def _batched(original: Zoo, batch: int) -> Zoo:
+    """A PyTorch network with so many copies of its inputs, each shifted by a little."""
+
+    def make(folder: Path) -> tuple[Any, Arrays]:
+        network, arrays = original.make(folder)
+        rng = np.random.default_rng(batch)
+        for name, array in arrays.items():
+            copies = np.repeat(array, batch, axis=0)
+            is_real = copies.dtype.kind == "f"
+            arrays[name] = copies + 0.1 * rng.standard_normal(copies.shape).astype(np.float32) if is_real else copies
+        return network, arrays
+
+    return Zoo(f"{original.name}-batch-{batch}", original.source, original.package, make)
 
 
 def _efficientnet() -> torch.nn.Module:
@@ -191,5 +206,16 @@ FAMILIES: dict[str, tuple[Zoo, ...]] = {
     ),
 }
 
+_ONE = {network.name: network for networks in FAMILIES.values() for network in networks}
+
+#: Some of them with larger batches; run where they are named alone.
+BATCHES = (
+    _batched(_ONE["resnet-18"], 4),
+    _batched(_ONE["mobilenet-v2"], 16),
+    _batched(_ONE["vit-197"], 4),
+    _batched(_ONE["bert-128"], 16),
+    _batched(_ONE["wav2vec-2-16000"], 4),
+)
+
 #: All of them, by name.
-NETWORKS = {network.name: network for networks in FAMILIES.values() for network in networks}
+NETWORKS = _ONE | {network.name: network for network in BATCHES}

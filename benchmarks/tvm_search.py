@@ -9,15 +9,12 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.records import last_line
-from tvm_gnn_cost.errors import WorkError
-from tvm_gnn_cost.importing import onnx_graphs
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.meta_schedule.builder import PooledBuilder
 from tvm_gnn_cost.schedulers.meta_schedule.runner import ExclusiveRunner
 from tvm_gnn_cost.schedulers.meta_schedule.search import Follower
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
-from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Network, Task
+from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 from tvm_gnn_cost.tuning.search import ResultListener
 
 
@@ -49,27 +46,6 @@ def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) 
             cost_model=model,
             measure_callbacks=[*ms.MeasureCallback.create("default"), Follower(on, profiler)],
         )
-
-
-def imported(network: Network) -> tvm.IRModule:
-    """A network as TVM's own importers read it, with TVM's own passes.
-
-    Raises:
-        WorkError: TVM cannot import it.
-    """
-    from tvm.relax.frontend import onnx, torch
-
-    # They raise errors of any type.
-    try:
-        if onnx_graphs.accepts(network.program):
-            mod = onnx.from_onnx(network.program)
-        else:
-            mod = torch.from_exported_program(network.program, unwrap_unit_return_tuple=True)
-        passes = [relax.transform.DecomposeOpsForInference(), relax.transform.CanonicalizeBindings()]
-        with scheduler().target():
-            return tvm.transform.Sequential([*passes, relax.get_pipeline("zero")])(mod)
-    except Exception as error:
-        raise WorkError(f"TVM cannot import it: {last_line(error)}") from error
 
 
 def search_network(mod: tvm.IRModule, work_dir: Path, seed: int) -> None:

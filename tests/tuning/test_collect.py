@@ -138,6 +138,34 @@ def test_an_unknown_workload_is_named_and_nothing_is_written(name: str, tmp_path
     assert not (tmp_path / "data").exists()
 
 
+def test_a_network_that_cannot_be_imported_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "of_a_team.py").write_text("def broken():\n    raise ValueError('no weights')\n")
+    done, events = run(tmp_path / "data", ("of_a_team:broken", "softmax/0"), 2, 0)
+    assert (done.tasks, done.programs) == (1, 2)
+    (reason,) = done.left_out
+    assert "of_a_team:broken raises ValueError (no weights)" in reason
+    assert [event.text for event in of_type(events, Note)] == [f"left out: {reason}"]
+    with pytest.raises(InputError, match="no weights"):
+        run(tmp_path / "data", ("of_a_team:broken",), 2, 0)
+
+
+def test_tvms_own_design_space(tmp_path: Path) -> None:
+    if scheduler().name == "auto-scheduler":
+        with pytest.raises(InputError, match="a single design space"):
+            run(tmp_path / "data", space="tvm")
+        assert not (tmp_path / "data").exists()
+        return
+    done, _ = run(tmp_path / "data", ("conv2d/0",), 4, 1, space="tvm")
+    assert (done.tasks, done.measured_now, done.failed_now) == (1, 5, 0)
+    (records,) = record_files(tmp_path / "data")
+    # This package's design space has no such annotation.
+    assert "meta_schedule.tiling_structure" in records.read_text()
+    assert extract(tmp_path / "data", tmp_path / "store", jobs=1).added == 5
+    with pytest.raises(InputError, match="measured with the design space tvm, but now it is package"):
+        run(tmp_path / "data", ("conv2d/0",), 5, 1)
+
+
 def test_no_workload_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no workload to collect"):
         run(tmp_path / "data", ())

@@ -22,11 +22,19 @@ from tvm_gnn_cost.cli.options import (
 from tvm_gnn_cost.cli.outcome import console, exit_codes, json_result, print_left_out
 
 
+class SpaceOption(StrEnum):
+    """The values of ``--space``."""
+
+    package = "package"
+    tvm = "tvm"
+
+
 def collect(
     workloads: Annotated[
         list[str],
         typer.Argument(
-            help="Names of workloads (resnet-18, dense/0, ...), or the groups training, held-out and layers."
+            help="Networks (names, .onnx files, package.module:function), operators (dense/0), or the groups training, "
+            "held-out and layers."
         ),
     ],
     folder: Annotated[Path, typer.Argument(help="Folder of the collection; an existing collection is resumed.")],
@@ -45,6 +53,10 @@ def collect(
             help="Maximum number of seconds for which a batch is repeated while other processes are busy.",
         ),
     ] = 20,
+    space: Annotated[
+        SpaceOption,
+        typer.Option(help="package: the design space of tune; tvm: that of TVM's own tune_relax and tune_tir."),
+    ] = SpaceOption.package,
     scheduler: SchedulerOption = None,
     hardware: Annotated[
         str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
@@ -74,6 +86,7 @@ def collect(
                 guided=guided,
                 seed=seed,
                 patience_s=patience,
+                space=space.value,
                 scheduler=scheduler,
                 hardware=hardware,
                 tracker=tracker,
@@ -84,7 +97,7 @@ def collect(
             now = done.measured_now + done.failed_now
             display(Note(f"{folder}: {done.programs} programs, {done.failed} failed; {now} of them measured now"))
         counts = {"tasks": done.tasks, "measured": done.measured_now, "failed": done.failed_now}
-        write({"folder": str(folder), **counts})
+        write({"folder": str(folder), **counts, "left_out": done.left_out})
 
 
 def check_data(

@@ -23,7 +23,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing import exported, onnx_graphs
 from tvm_gnn_cost.importing.graph import Graph
 from tvm_gnn_cost.importing.inputs import OpenShape, example_inputs, fixed_shapes, index_limits
-from tvm_gnn_cost.importing.names import check_network, is_function, name_of
+from tvm_gnn_cost.importing.names import NETWORK_FILES, check_network, is_function, name_of
 from tvm_gnn_cost.networks.catalogue import drawn_workload
 
 
@@ -237,13 +237,42 @@ def _by_name(name: str, inputs: Any, names: Sequence[str]) -> dict[str, npt.NDAr
     }
 
 
+def check_source(source: str, catalogue: Callable[[str], Any] = drawn_workload) -> None:
+    """Checks that there is a file, a function or a network of the catalogue, without loading a file's network.
+
+    Raises:
+        InputError: there is none; see :func:`find_function` for functions.
+        FileNotFoundError: there is no such file.
+    """
+    check_network(source)
+    if is_function(source):
+        find_function(source)
+    elif Path(source).suffix.lower() not in NETWORK_FILES:
+        _named(source, False, catalogue)
+
+
 def call_function(source: str) -> Any:
     """Calls the user's function with torch seeded, so that each call returns the same.
+
+    Raises:
+        InputError: the function raises an error; see also :func:`find_function`.
+    """
+    function = find_function(source)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            return function()
+        except Exception as error:
+            raise _raised(source, error) from error
+
+
+def find_function(source: str) -> Callable[[], Any]:
+    """The user's function ``package.module:function``.
 
     Modules are searched in the current directory first, as with ``python -m``.
 
     Raises:
-        InputError: there is no such module or function, it takes arguments, or it or the module raises an error.
+        InputError: there is no such module or function, it takes arguments, or the module raises an error.
     """
     module_name, _, function_name = source.partition(":")
     folder = os.getcwd()
@@ -267,12 +296,8 @@ def call_function(source: str) -> Any:
         inspect.signature(function).bind()
     except TypeError as error:
         raise InputError(f"{source} must be a function that takes no arguments: {error}") from error
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        try:
-            return function()
-        except Exception as error:
-            raise _raised(source, error) from error
+    found: Callable[[], Any] = function
+    return found
 
 
 def _raised(what: str, error: Exception) -> InputError:

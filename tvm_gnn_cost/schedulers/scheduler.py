@@ -28,6 +28,10 @@ if TYPE_CHECKING:  # worker processes import this module, and should start quick
 Phase = Literal["random", "guided"]
 SAMPLING_PHASES: tuple[Phase, ...] = ("random", "guided")
 
+#: Who imports networks, spans the design space and generates code: this package, or TVM alone. ``auto_scheduler`` has
+#: only its own.
+Space = Literal["package", "tvm"]
+
 
 @dataclass(frozen=True)
 class Network:
@@ -89,6 +93,7 @@ class MeasureSettings:
         patience_s: Seconds for which a batch is measured again while other processes keep the machine busy.
         tracker: The RPC tracker of the machines that measure; None for this machine.
         is_warm: Whether a program runs with its weights in the caches, instead of evicting them before each run.
+        space: Whose code generator builds the programs.
     """
 
     repeats: int = 3
@@ -97,6 +102,7 @@ class MeasureSettings:
     patience_s: float = 0.0
     tracker: Tracker | None = None
     is_warm: bool = False
+    space: Space = "package"
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,7 @@ class CollectPlan:
         seed: Seed of the samples.
         repeats: See :class:`MeasureSettings`.
         turns: See :class:`MeasureSettings`.
+        space: Whose tasks and design space.
     """
 
     workloads: tuple[str, ...]
@@ -140,6 +147,7 @@ class CollectPlan:
     seed: int = 0
     repeats: int = 4
     turns: int = 4
+    space: Space = "package"
 
 
 class Collection(Protocol):
@@ -424,17 +432,25 @@ class Networks(Protocol):
         """Names of workloads with the groups ``training``, ``held-out`` and ``layers`` replaced by their members."""
 
     def check_workload(self, name: str) -> None:
-        """Checks that there is a workload of this name.
+        """Checks that there is a workload of this name, without loading a file.
 
         Raises:
             InputError: there is none.
         """
 
-    def tasks_of_workload(self, name: str, target: Any) -> list[Task]:
+    def check_space(self, space: Space) -> None:
+        """Checks that the scheduler has a design space.
+
+        Raises:
+            InputError: it does not.
+        """
+
+    def tasks_of_workload(self, name: str, target: Any, space: Space = "package") -> list[Task]:
         """The tasks of a network, or the only task of an operator ``kind/number``.
 
         Raises:
             InputError: there is no such workload.
+            WorkError: it cannot be imported.
         """
 
     def target(self, hardware: str = "", text: str = "") -> Any:

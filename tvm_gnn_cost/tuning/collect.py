@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_gnn_cost.datasets.records import unpack
-from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import check_folder
 from tvm_gnn_cost.installed import require_compiler
 from tvm_gnn_cost.measuring.machine import describe_measuring, tracker_at
@@ -21,6 +21,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     CollectPlan,
     MeasureSettings,
     Scheduler,
+    Space,
     Task,
 )
 
@@ -45,6 +46,7 @@ class CollectResult:
         failed: Number of programs in the folder that failed to build or to run.
         measured_now: Number of programs that this call measured and that ran.
         failed_now: Number of programs that this call measured and that failed.
+        left_out: Why workloads that could not be imported were left out, a sentence for each.
     """
 
     folder: Path
@@ -53,6 +55,7 @@ class CollectResult:
     failed: int
     measured_now: int
     failed_now: int
+    left_out: tuple[str, ...] = ()
 
 
 def collect(
@@ -65,6 +68,7 @@ def collect(
     repeats: int = 4,
     turns: int = 4,
     patience_s: float = 20.0,
+    space: Space = "package",
     scheduler: str | None = None,
     hardware: str = "cpu",
     tracker: str = "",
@@ -74,11 +78,12 @@ def collect(
 ) -> CollectResult:
     """Measures the programs that are missing in ``folder``; the same call resumes after an interruption.
 
-    A program that fails to build or to run is recorded as failed.
+    A program that fails to build or to run is recorded as failed, and a network that cannot be imported is left out.
 
     Args:
-        workloads: Names of networks and operators (``resnet-18``, ``dense/0``), or the groups ``training``,
-            ``held-out`` and ``layers``.
+        workloads: Networks as :func:`~tvm_gnn_cost.tune` takes them by name (``resnet-18``, ``my.onnx``,
+            ``package.module:function``), operators (``dense/0``), or the groups ``training``, ``held-out`` and
+            ``layers``.
         folder: The collection: a MetaSchedule database, or a folder in TenSet's layout. Compressed files in it are
             unpacked.
         random: Number of random samples of each task's design space.
@@ -87,6 +92,8 @@ def collect(
         repeats: Number of measurements of each program, each at another place in memory.
         turns: Number of interleaved runs of each program of a task in a repeat.
         patience_s: Seconds for which a batch is measured again while other processes keep the machine busy.
+        space: ``package`` for the tasks, the design space and the code generator that :func:`~tvm_gnn_cost.tune` uses;
+            ``tvm`` for those of TVM's own ``tune_relax`` and ``tune_tir``. ``auto-scheduler`` has only the first.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
         tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs; they are built on this machine.
@@ -98,8 +105,8 @@ def collect(
         progress: Receives events.
 
     Raises:
-        InputError: a workload or the target is unknown, the tracker's address is invalid, or the folder holds
-            measurements of another machine.
+        InputError: a workload or the target is unknown, no workload can be imported, the tracker's address is invalid,
+            or the folder holds measurements of another machine or design space.
         WorkError: the tracker does not answer, or has no machine with this key.
         WrongTVMError: the installed TVM does not have the scheduler.
 
@@ -108,7 +115,8 @@ def collect(
     (1, 3)
     """
     chosen = scheduler_named(scheduler)
-    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns)
+    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns, space)
+    chosen.check_space(space)
     if not plan.workloads:
         raise InputError("no workload to collect; name a network, an operator or a group")
     check_folder(Path(folder))
@@ -122,12 +130,17 @@ def collect(
     unpack(Path(folder), _CARDS)
     collection = chosen.collection(Path(folder), plan, hardware, built_for, describe_measuring(machines))
     unpack(Path(folder), _FILES)
-    settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines)
+    settings = MeasureSettings(repeats, turns, patience_s=patience_s, tracker=machines, space=space)
     collection.open()
     filler = _Filler(chosen, built_for, plan, settings, collection, progress)
     for start in range(0, len(plan.workloads), _WORKLOADS_AT_ONCE):
         filler.fill(plan.workloads[start : start + _WORKLOADS_AT_ONCE])
-    return CollectResult(Path(folder), len(filler.seen), *collection.count(), filler.measured, filler.failed)
+    if len(filler.left_out) == len(plan.workloads):
+        raise InputError(filler.left_out[-1])
+    counts = collection.count()
+    return CollectResult(
+        Path(folder), len(filler.seen), *counts, filler.measured, filler.failed, tuple(filler.left_out)
+    )
 
 
 def _interleaved(groups: Sequence[Sequence[Task]]) -> list[Task]:
@@ -143,6 +156,7 @@ class _Filler:
         seen: Keys of all tasks.
         measured: Number of programs that were measured and ran.
         failed: Number of programs that failed.
+        left_out: Why workloads were left out.
     """
 
     def __init__(
@@ -159,6 +173,7 @@ class _Filler:
         self.settings = settings
         self.seen: set[str] = set()
         self.measured = self.failed = 0
+        self.left_out: list[str] = []
 
     def fill(self, workloads: Sequence[str]) -> None:
         """Measures the missing programs of the tasks of these workloads."""
@@ -186,7 +201,12 @@ class _Filler:
         known = self.collection.known(workload)
         if known and not any(self._is_incomplete(task) for task in known):
             return known
-        return self.scheduler.tasks_of_workload(workload, self.target)
+        try:
+            return self.scheduler.tasks_of_workload(workload, self.target, self.plan.space)
+        except (InputError, WorkError) as error:
+            self.left_out.append(str(error))
+            self.progress(Note(f"left out: {error}"))
+            return []
 
     def _new(self, workload: str, tasks: Sequence[Task]) -> list[Task]:
         """The tasks that no earlier workload has."""

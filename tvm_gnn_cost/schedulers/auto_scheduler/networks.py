@@ -19,7 +19,7 @@ from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.importing import exported, onnx_graphs
-from tvm_gnn_cost.importing.source import load_model
+from tvm_gnn_cost.importing.source import check_source, load_model
 from tvm_gnn_cost.networks.catalogue import drawn_workload, is_layer, workload
 from tvm_gnn_cost.schedulers.auto_scheduler import relay_modules
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS, te_operator
@@ -210,7 +210,7 @@ def check_workload(name: str) -> None:
         InputError: there is none.
     """
     if not _is_operator(name) and not is_layer(name) and name not in NETWORKS:
-        load_network(name)  # a file, or an error that says what there is
+        check_source(name, _workload)
 
 
 def _is_operator(name: str) -> bool:

@@ -64,6 +64,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Scheduler,
     SearchListener,
     SearchSettings,
+    Space,
     Task,
 )
 
@@ -112,7 +113,11 @@ class AutoScheduler:
     def check_workload(self, name: str) -> None:
         check_workload(name)
 
-    def tasks_of_workload(self, name: str, target: Target) -> list[Task]:
+    def check_space(self, space: Space) -> None:
+        if space != "package":
+            raise InputError("auto_scheduler has a single design space; leave out space (--space)")
+
+    def tasks_of_workload(self, name: str, target: Target, space: Space = "package") -> list[Task]:
         return tasks_of_workload(name, target)
 
     def flops(self, task: Task) -> float:

@@ -17,6 +17,7 @@ from tvm_gnn_cost.datasets.records import Failure
 from tvm_gnn_cost.lowering.code_generation import build
 from tvm_gnn_cost.schedulers.build_pool import BuildPool, Built
 from tvm_gnn_cost.schedulers.meta_schedule.verification import Check, fault, verify, with_packers
+from tvm_gnn_cost.schedulers.scheduler import Space
 
 
 class Program(NamedTuple):
@@ -26,25 +27,32 @@ class Program(NamedTuple):
         mod: The scheduled module.
         target: The target of the machine that will run it.
         check: What it is compared with; None for no comparison.
+        space: Whose code generator builds it.
     """
 
     mod: tvm.IRModule
     target: tvm.target.Target
     check: Check | None = None
+    space: Space = "package"
 
 
-def build_program(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+def build_program(mod: tvm.IRModule, target: tvm.target.Target, space: Space = "package") -> tvm.runtime.Module:
     """Builds a scheduled module as TVM's ``default_build`` does, but without importing ``tensor_intrin``.
 
     On a busy machine this import takes half a minute in each worker, longer than a builder waits.
     """
     with target:  # the CUDA compiler reads the current target; without one, it asks this machine's GPU
-        return build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
+        return builder_of(space)(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
+
+
+def builder_of(space: Space) -> Callable[[tvm.IRModule, tvm.target.Target], tvm.runtime.Module]:
+    """The code generator of this package, or TVM's."""
+    return build if space == "package" else tvm.tirx.build
 
 
 def build_and_export(program: Program) -> Built:
     """Builds a scheduled module, writes its library and compares its outputs; a pool's worker calls this."""
-    mod, target, check = program
+    mod, target, check, space = program
     if check is not None and (check.problem or str(target) != str(check.target)):
         # A program for another machine is compared when built for this machine.
         compared, check = verify((mod, check)), None
@@ -53,9 +61,9 @@ def build_and_export(program: Program) -> Built:
     # Linked now, on all cores, and not when it is run, unless it is for another kind of machine.
     path = os.path.join(tempfile.mkdtemp(), "program.tar" if "mtriple" in target.attrs else "program.so")
     if check is None:
-        build_program(mod, target).export_library(path)
+        build_program(mod, target, space).export_library(path)
         return Built(path)
-    build(with_packers(mod), target).export_library(path)
+    builder_of(space)(with_packers(mod), target).export_library(path)
     wrong = fault(tvm.runtime.load_module(path), mod, check)
     if wrong:
         shutil.rmtree(os.path.dirname(path))

@@ -41,7 +41,7 @@ class DatabaseCollection:
         machine: What measures them.
 
     Raises:
-        InputError: the folder was measured for another target, or its card is damaged.
+        InputError: the folder was measured for another target or design space, or its card is damaged.
     """
 
     #: A damaged record cannot be skipped, because TVM rejects the whole database.
@@ -52,6 +52,8 @@ class DatabaseCollection:
         self.card = read_card(folder / _CARD, {"target": dict, "runs": list}) or {"runs": []}
         if "target" in self.card:
             check_same(folder / _CARD, "the target", self.card["target"], json.loads(str(target)))
+            # Collections had a single design space before.
+            check_same(folder / _CARD, "the design space", self.card.get("space", "package"), plan.space)
         self.counts: dict[tuple[str, str], int] = {}
         self.tasks: dict[str, dict[str, Any]] = {}
         #: Task -> its number in the file of workloads, and task -> its valid records.
@@ -73,6 +75,7 @@ class DatabaseCollection:
         if (self.folder / RECORDS).exists():
             self._read_records()
         about = {"target": json.loads(str(self.target)), "machine": self.machine, "tvm": tvm.__version__}
+        about["space"] = self.plan.space
         write_json(self.folder / _CARD, {**self.card, **about, "runs": with_run(self.card["runs"], self.plan)})
 
     def known(self, workload: str) -> list[Task]:
@@ -103,7 +106,7 @@ class DatabaseCollection:
     def _sample_random(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
         sampled = []
         for task in [task for task, count in wanted if count]:
-            candidates = sample_random(task, self.target, self.plan.random, self.plan.seed)
+            candidates = sample_random(task, self.target, self.plan.random, self.plan.seed, self.plan.space)
             # A single program needs no ranking.
             candidates = candidates if len(candidates) > 1 else []
             self._note_exhausted(task, "random", len(candidates))
@@ -111,7 +114,8 @@ class DatabaseCollection:
         return sampled
 
     def _sample_guided(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
-        guide = Guide({task.key: self.records.get(task.key, []) for task, _ in wanted}, self.target, wanted)
+        records = {task.key: self.records.get(task.key, []) for task, _ in wanted}
+        guide = Guide(records, self.target, wanted, self.plan.space)
         sampled = []
         for task, count in wanted:
             if count:

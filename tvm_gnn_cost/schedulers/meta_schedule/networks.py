@@ -13,6 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.importing import exported, onnx_graphs
 from tvm_gnn_cost.importing.relax import modules as relax_modules
 from tvm_gnn_cost.importing.relax.convert import to_relax
 from tvm_gnn_cost.importing.relax.importer import simplified
@@ -64,6 +65,45 @@ def import_network(model: Model) -> Network:
     else:
         mod, program = relax.transform.EliminateCommonSubexpr()(to_relax(model.graph, model.name)), model.program
     return Network(model.name, mod, {}, model.inputs, model.expected, program, model.digest, noise=model.noise)
+
+
+def tasks_with_tvm(source: Any, target: tvm.target.Target) -> list[Task]:
+    """The distinct tuning tasks of a network that TVM alone imports and lowers.
+
+    Raises:
+        InputError: see :func:`load_network`.
+        WorkError: TVM cannot import it.
+    """
+    model = load_model(source, frameworks=(*FRAMEWORKS, relax_modules))
+    return extract_tasks(import_with_tvm(model.program, model.name, target), target)
+
+
+def import_with_tvm(program: Any, name: str, target: tvm.target.Target) -> tvm.IRModule:
+    """A network as TVM's own importers read it, with TVM's own passes.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``, an ``onnx.ModelProto`` or a Relax module.
+        name: The network's name.
+        target: The target.
+
+    Raises:
+        WorkError: TVM cannot import it.
+    """
+    from tvm.relax.frontend import onnx, torch
+
+    # They raise errors of any type.
+    try:
+        if onnx_graphs.accepts(program):
+            mod = onnx.from_onnx(program)
+        elif exported.accepts(program):
+            mod = torch.from_exported_program(program, unwrap_unit_return_tuple=True)
+        else:
+            mod = program
+        passes = [relax.transform.DecomposeOpsForInference(), relax.transform.CanonicalizeBindings()]
+        with target:
+            return tvm.transform.Sequential([*passes, relax.get_pipeline("zero")])(mod)
+    except Exception as error:
+        raise WorkError(f"TVM cannot import {name}: {last_line(error)}") from error
 
 
 def tasks_of(network: Network, target: tvm.target.Target) -> list[Task]:

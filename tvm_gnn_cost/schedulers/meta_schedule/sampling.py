@@ -12,7 +12,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.lowering.design_space import design_space
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import without_stderr
-from tvm_gnn_cost.schedulers.scheduler import Task
+from tvm_gnn_cost.schedulers.scheduler import Space, Task
 
 #: Maximum number of candidates that a core samples before it looks for new candidates among them.
 _AT_ONCE = 16
@@ -24,9 +24,14 @@ def workload_of(task: Task) -> tvm.IRModule:
 
 
 def tune_context(
-    task: Task, target: tvm.target.Target, strategy: Any, seed: int, threads: int | str = "physical"
+    task: Task,
+    target: tvm.target.Target,
+    strategy: Any,
+    seed: int,
+    threads: int | str = "physical",
+    space: Space = "package",
 ) -> ms.TuneContext:
-    """A ``TuneContext`` of the task's design space.
+    """A ``TuneContext`` of a task's design space.
 
     Args:
         task: The task.
@@ -34,11 +39,12 @@ def tune_context(
         strategy: The search strategy or its name.
         seed: Seed of the samples, combined with the task.
         threads: Number of threads. With several, the samples are not reproducible.
+        space: Whose design space.
     """
     return ms.TuneContext(
         workload_of(task),
         target=target,
-        space_generator=design_space(target),
+        space_generator=design_space(target) if space == "package" else "post-order-apply",
         search_strategy=strategy,
         task_name=task.name,
         rand_state=1 + (int(task.key, 16) + seed) % (2**30),
@@ -52,7 +58,9 @@ def untuned(task: Task) -> ms.MeasureCandidate:
     return ms.MeasureCandidate(tvm.s_tir.Schedule(mod), ms.arg_info.ArgInfo.from_entry_func(mod, False))
 
 
-def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) -> list[ms.MeasureCandidate]:
+def sample_random(
+    task: Task, target: tvm.target.Target, count: int, seed: int, space: Space = "package"
+) -> list[ms.MeasureCandidate]:
     """Up to ``count`` distinct random candidates of the task's design space; fewer if the space is small.
 
     Every core samples in a separate context with a separate seed: with the threads of one context, the samples would
@@ -62,13 +70,15 @@ def sample_random(task: Task, target: tvm.target.Target, count: int, seed: int) 
     share = -(-count // cores)
     # TVM warns about each block with a schedule rule for GPUs.
     with without_stderr(), ThreadPoolExecutor(cores) as pool:
-        parts = pool.map(lambda core: _sample_on_one_core(task, target, share, seed + core * 2**20), range(cores))
+        parts = pool.map(
+            lambda core: _sample_on_one_core(task, target, share, seed + core * 2**20, space), range(cores)
+        )
         distinct = {key: candidate for part in parts for key, candidate in part.items()}
     return list(distinct.values())[:count]
 
 
-def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int) -> dict[str, Any]:
-    context = tune_context(task, target, "replay-trace", seed, threads=1)
+def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int, space: Space) -> dict[str, Any]:
+    context = tune_context(task, target, "replay-trace", seed, threads=1, space=space)
     # A schedule rule can fail, with an error of any type; then the task keeps its default schedule.
     try:
         spaces = context.generate_design_space()
@@ -111,6 +121,7 @@ class Guide:
         target: The target of the programs.
         tasks: The tasks to sample, with the number of programs. A single XGBoost model learns from all of them,
             because training takes seconds even with few programs.
+        space: Whose design space.
     """
 
     def __init__(
@@ -118,8 +129,9 @@ class Guide:
         records: Mapping[str, Sequence[ms.database.TuningRecord]],
         target: tvm.target.Target,
         tasks: Sequence[tuple[Task, int]],
+        space: Space = "package",
     ) -> None:
-        self.records, self.target = records, target
+        self.records, self.target, self.space = records, target, space
         self.model = ms.cost_model.XGBModel(num_warmup_samples=1, early_stopping_rounds=20)
         self.database = ms.database.MemoryDatabase()
         known = [task for task, _ in tasks if records[task.key]]
@@ -145,7 +157,7 @@ class Guide:
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=4 * count, init_measured_ratio=0.4, init_min_unmeasured=1, genetic_num_iters=2
         )
-        context = tune_context(task, self.target, strategy, len(self.records[task.key]))
+        context = tune_context(task, self.target, strategy, len(self.records[task.key]), space=self.space)
         context.pre_tuning(count, count, database=self.database, cost_model=self.model)
         candidates = list(context.generate_measure_candidates() or [])
         context.post_tuning()

@@ -19,6 +19,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tvm_gnn_cost.datasets.records import RECORDS, last_line
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.importing.source import check_source
 from tvm_gnn_cost.lowering.alternatives import mixed
 from tvm_gnn_cost.measuring.machine import Tracker
 from tvm_gnn_cost.networks.catalogue import TRAINING, expand_groups, is_workload
@@ -29,7 +30,7 @@ from tvm_gnn_cost.schedulers.meta_schedule.builder import Program, build_and_exp
 from tvm_gnn_cost.schedulers.meta_schedule.collection import DatabaseCollection
 from tvm_gnn_cost.schedulers.meta_schedule.compile import CompiledNetwork, LoadedNetwork, load_library
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of
+from tvm_gnn_cost.schedulers.meta_schedule.networks import load_network, tasks_of, tasks_with_tvm
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.runner import run_built
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import sample_random, tune_context, untuned
@@ -54,6 +55,7 @@ from tvm_gnn_cost.schedulers.scheduler import (
     Scheduler,
     SearchListener,
     SearchSettings,
+    Space,
     Task,
 )
 from tvm_gnn_cost.schedulers.turn_runner import turn_runner
@@ -101,9 +103,16 @@ class MetaSchedule:
 
     def check_workload(self, name: str) -> None:
         if not is_workload(name):
-            load_network(name)  # a file, or an error that says what there is
+            check_source(name)
 
-    def tasks_of_workload(self, name: str, target: tvm.target.Target) -> list[Task]:
+    def check_space(self, space: Space) -> None:
+        pass
+
+    def tasks_of_workload(self, name: str, target: tvm.target.Target, space: Space = "package") -> list[Task]:
+        if space == "tvm":
+            self.build_pool.start()
+            import_tensor_intrin()
+            return tasks_with_tvm(name, target)
         # Data has the latencies of cold weights, whatever network a task is taken from.
         return [replace(task, is_warm=False) for task in self.tasks(load_network(name), target)]
 
@@ -133,7 +142,7 @@ class MetaSchedule:
     ) -> Iterator[tuple[Task, list[Outcome]]]:
         """Builds candidates and compares each with its task's check, if there is one; then runs them."""
         programs = [
-            Program(candidate.sch.mod, target, check)
+            Program(candidate.sch.mod, target, check, settings.space)
             for (_, candidates), check in zip(groups, checks, strict=True)
             for candidate in candidates
         ]
