@@ -14,10 +14,9 @@ from scipy.special import expit
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from common import DATA
 from gpu_pretraining import xgb, xgb_with_records
 from single_tasks import SingleTask
-from stores import extract_store, learned_from
+from stores import learned_from
 from tvm_gnn_cost import CostModel
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.builder import build_program
@@ -57,12 +56,12 @@ class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
 def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     """XGBModel as if it had measured the programs that the shipped checkpoint learned from."""
-    path, stores = runs / "xgb.json", runs.parent / "stores"
+    path, programs = runs / "xgb.json", learned_from("meta-schedule", runs.parent / "stores")
     if not path.exists():
         baseline = XGBBaseline()
-        baseline.fit(learned_from("meta-schedule", stores))
+        baseline.fit(programs)
         baseline.save(path)
-    return xgb_with_records(path, extract_store(DATA["meta-schedule"], stores, "statements"), seed, usable_cores())
+    return xgb_with_records(path, programs, seed, usable_cores())
 
 
 def _mlp_of_our_records(seed: int, runs: Path) -> Any:

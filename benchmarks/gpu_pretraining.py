@@ -42,19 +42,18 @@ def xgb(seed: int, cores: int, **options: Any) -> XGBModel:
     return XGBModel(config=XGBConfig(seed=seed), verbose_eval=0, num_tuning_cores=cores, **options)
 
 
-def xgb_with_records(path: Path, store: Path, seed: int, cores: int) -> XGBModel:
-    """TVM's XGBoost model as if its search had measured the programs of a store before.
+def xgb_with_records(path: Path, programs: MeasuredPrograms, seed: int, cores: int) -> XGBModel:
+    """TVM's XGBoost model as if its search had measured programs before.
 
     Like the model in the file, it leaves out programs of many stores. TVM trains it again after the first round, on
     these programs and the round's.
 
     Args:
         path: The trained model.
-        store: Graph store with per-store features.
+        programs: What the trained model learned from, with per-store features.
         seed: Seed of XGBoost.
         cores: Number of threads.
     """
-    programs: MeasuredPrograms = GraphStore(store).load(with_features=True)
     features, rows = with_features(programs)
     model = xgb(seed, cores, num_warmup_samples=1)
     for number, task in enumerate(programs.tasks):

@@ -37,7 +37,7 @@ from cuda_programs import add_options
 from gpu_pretraining import GNN, XGB, pretrain, xgb, xgb_with_records
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
 from single_tasks import GPU_TASKS, SMALL, SingleTask
-from tvm_gnn_cost import GNNCostModel, WorkError
+from tvm_gnn_cost import GNNCostModel, GraphStore, WorkError
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
 from tvm_gnn_cost.schedulers.build_pool import BuildPool
@@ -161,7 +161,8 @@ def _model(name: str, seed: int, arguments: argparse.Namespace) -> Any:
     if name == "gnn-a100":
         return GNNCostModel(CostModel.load(arguments.work / GNN, UpdateSettings(seed=seed)))
     if name == "xgb-a100":
-        return xgb_with_records(arguments.work / XGB, arguments.store, seed, usable_cores())
+        programs = GraphStore(arguments.store).load(with_features=True)
+        return xgb_with_records(arguments.work / XGB, programs, seed, usable_cores())
     if name == "xgb":
         return xgb(seed, usable_cores(), num_warmup_samples=1)
     return ms.cost_model.RandomModel(seed=seed)
