@@ -90,6 +90,7 @@ def test_the_card_has_the_machine_and_every_different_run(folder: Path, target: 
         "target": json.loads(str(target)),
         "machine": describe_machine(),
         "tvm": tvm.__version__,
+        "space": "package",
     }
     opened(folder, target, tasks)
     assert json.loads((folder / CARD).read_text()) == card
