@@ -16,7 +16,7 @@ from tvm_gnn_cost.lowering.blocks import TILED
 from tvm_gnn_cost.lowering.winograd import STAGE, transformed, winograd
 from tvm_gnn_cost.lowering.winograd_tiling import WinogradTiling
 
-SHAPE = (1, 14, 12, 16)
+SHAPE = (14, 12, 16)
 
 
 def residual(image: Any, other: Any) -> Any:
@@ -32,8 +32,9 @@ def alone(image: Any, _other: Any) -> Any:
     return image
 
 
-def task(size: int, act: Any) -> tvm.IRModule:
-    data, other = te.placeholder(SHAPE, "float32", "data"), te.placeholder((1, 14, 12, 32), "float32", "other")
+def task(size: int, act: Any, images: int = 1) -> tvm.IRModule:
+    data = te.placeholder((images, *SHAPE), "float32", "data")
+    other = te.placeholder((images, 14, 12, 32), "float32", "other")
     kernel = te.placeholder((size + 2, size + 2, 16, 32), "float32", "kernel")
     image = winograd(data, kernel, size, (1, 1, 1, 1))
     return tvm.IRModule({"main": te.create_prim_func([data, kernel, other, act(image, other)])})
@@ -44,10 +45,10 @@ def spaces(mod: tvm.IRModule, block: str = "products") -> list[Schedule]:
     return list(WinogradTiling(16, 2)._inst.apply(schedule, schedule.get_sblock(block)))
 
 
-def run(mod: tvm.IRModule, size: int) -> Any:
+def run(mod: tvm.IRModule, size: int, images: int = 1) -> Any:
     rng = np.random.default_rng(0)
     weights = transformed(rng.standard_normal((3, 3, 16, 32)), size)
-    inputs = [rng.standard_normal(SHAPE), weights, rng.standard_normal((1, 14, 12, 32))]
+    inputs = [rng.standard_normal((images, *SHAPE)), weights, rng.standard_normal((images, 14, 12, 32))]
     shape = [int(size) for size in ms.arg_info.ArgInfo.from_entry_func(mod, False)[-1].shape]
     result = tvm.runtime.tensor(np.zeros(shape, np.float32))
     built = tvm.compile(mod, target="llvm")
@@ -69,6 +70,17 @@ def test_every_program_computes_what_the_task_does(size: int, act: Any) -> None:
     assert np.abs(expected).max() > 0
     for schedule in result:
         np.testing.assert_allclose(run(schedule.mod, size), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("images", [3, 4])
+def test_chunks_of_several_images(size: int, images: int) -> None:
+    mod = task(size, residual, images)
+    result = spaces(mod)
+    assert 1 < len(result) <= 5
+    expected = run(mod, size, images)
+    for schedule in result:
+        np.testing.assert_allclose(run(schedule.mod, size, images), expected, atol=1e-3)
 
 
 def test_a_chunk_of_tiles_goes_from_the_image_to_the_outputs() -> None:
@@ -99,10 +111,10 @@ def test_other_blocks_and_the_other_stages_are_left_alone() -> None:
 
 def test_register_tiles_fit_the_registers_and_chunks_the_cache() -> None:
     wide, narrow = WinogradTiling(16, 2)._inst, WinogradTiling(8, 2)._inst
-    for vectors, pixels, chunk in wide._shapes(36 * 4, 196, 64, 64):
+    for vectors, pixels, chunk in wide._shapes(36 * 4, 196, 64, 64)[:5]:
         assert (pixels + 1) * vectors < 32
         assert chunk % pixels == 0
         assert 196 % chunk == 0
-    assert all((pixels + 1) * vectors < 16 for vectors, pixels, _ in narrow._shapes(36 * 4, 196, 64, 64))
+    assert all((pixels + 1) * vectors < 16 for vectors, pixels, _ in narrow._shapes(36 * 4, 196, 64, 64)[:5])
     # A core with all of the work is no choice where two can share it.
-    assert all(chunk < 50 for _, _, chunk in wide._shapes(36 * 4, 50, 128, 128))
+    assert all(chunk < 50 for _, _, chunk in wide._shapes(36 * 4, 50, 128, 128)[:5])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from tvm.ir.utils import derived_object
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.lowering.blocks import TILED, is_elementwise, spread
@@ -50,20 +51,26 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         return WinogradTiling(self.lanes, self.cores)
 
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
-        """A schedule for each shape of tiles and chunks; only ``sch`` if the rule does not apply."""
+        """A schedule for each shape of tiles and chunks; only ``sch`` if the rule does not apply.
+
+        With several images, TVM refuses chunks that end within a row of an image's tiles; none may be left.
+        """
         if sch.get(block).annotations.get(STAGE) != "products":
             return [sch]
         side, _, tiles, outputs = (int(var.dom.extent) for var in sch.get(block).iter_vars[:4])
         inputs = int(sch.get(block).iter_vars[4].dom.extent)
         results = []
         for vectors, pixels, chunk in self._shapes(side * side * 4, tiles, inputs, outputs):
-            copy = sch.copy()
-            self._tile(copy, vectors, pixels, chunk)
-            results.append(copy)
+            with suppress(ScheduleError):
+                copy = sch.copy()
+                self._tile(copy, vectors, pixels, chunk)
+                results.append(copy)
+            if len(results) == _SHAPES:
+                break
         return results
 
     def _shapes(self, side_bytes: int, tiles: int, inputs: int, outputs: int) -> list[tuple[int, int, int]]:
-        """The most promising vectors and pixels of a register tile, with the number of image tiles in a chunk.
+        """Vectors and pixels of register tiles, with the number of image tiles in a chunk, the most promising first.
 
         Args:
             side_bytes: Bytes of a transformed tile of one channel.
@@ -87,7 +94,7 @@ class WinogradTiling(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
                 )
                 loads = (pixels + vectors) / (pixels * vectors)
                 result[vectors, pixels, chunk] = chunks * (chunk * spilling * (1 + loads) + _READING[is_cached])
-        return sorted(result, key=lambda shape: result[shape])[:_SHAPES]
+        return sorted(result, key=lambda shape: result[shape])
 
     def _tile(self, sch: Schedule, vectors: int, pixels: int, chunk: int) -> None:
         stages = {
