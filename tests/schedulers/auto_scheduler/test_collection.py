@@ -83,6 +83,7 @@ def test_tasks_and_card_are_in_tensets_layout(
                 "seed": 0,
                 "repeats": 4,
                 "turns": 1,
+                "space": "package",
             }
         ],
     }
