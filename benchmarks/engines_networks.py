@@ -208,7 +208,7 @@ FAMILIES: dict[str, tuple[Zoo, ...]] = {
 
 _ONE = {network.name: network for networks in FAMILIES.values() for network in networks}
 
-#: Some of them with larger batches; run where they are named alone.
+#: Some of them with larger batches, which run only if ``--only`` names them.
 BATCHES = (
     _batched(_ONE["resnet-18"], 4),
     _batched(_ONE["mobilenet-v2"], 16),
