@@ -140,12 +140,23 @@ def test_networks_found_later_are_added_to_tasks_with_programs_alone(
     assert len(store.load(with_features=True)) == 8
 
 
+def _with_repeats(programs: MeasuredPrograms, folder: Path) -> Path:
+    repeats = [[1.0, 2.0], [4.0], [], [3.0, 6.0, 5.0, 2.0]]
+    GraphStore(folder).append(programs.select(np.arange(4)), run_secs=repeats)
+    return folder
+
+
 def test_keys_and_repeats_are_kept(programs: MeasuredPrograms, tmp_path: Path) -> None:
     store = GraphStore(tmp_path)
     path = store.append(programs.select(np.arange(2)), run_secs=[[1.0, 2.0], []], keys=["a", "b"])
     store.append(programs.select(np.arange(1)))
     assert store.keys() == {"a", "b"}
     assert pq.read_table(path).column("run_secs").to_pylist() == [[1.0, 2.0], []]
+    nan = np.nan
+    np.testing.assert_equal(store.load().halves, [[1.0, 2.0], [nan, nan], [nan, nan]])
+    (batch,) = GraphStore(_with_repeats(programs, tmp_path / "other")).iterate(8)
+    np.testing.assert_equal(batch.halves, [[1.0, 2.0], [4.0, nan], [nan, nan], [3.0, 2.0]])
+    np.testing.assert_equal(batch.select(np.array([3, 1])).halves, [[3.0, 2.0], [4.0, nan]])
     with pytest.raises(InputError, match="1 programs and 2 keys"):
         store.append(programs.select(np.arange(1)), keys=["a", "b"])
 

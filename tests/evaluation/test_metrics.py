@@ -29,10 +29,29 @@ def test_by_hand() -> None:
     assert found["pairwise_accuracy"] == pytest.approx((2 / 3 + 0) / 2)
     assert found["kendall_tau"] == pytest.approx((1 / 3 - 1) / 2)
     assert found["peak1"] == pytest.approx((3 * 0.5 + 2 * 0.5) / 5)
+    # Both first picks take twice as long as the best.
+    assert found["regret"] == found["regret_90"] == found["regret_99"] == pytest.approx(1.0)
+    assert "pairwise_repeatable" not in found
     errors = np.array([0.2 - 1, 0.9 - 0.5, 0.1 - 0.25, 0.7 - 0.5, 0.3 - 1])
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
     assert found["huber"] == pytest.approx(np.mean(errors**2) / 2)
     assert [task.programs for task in tasks] == [3, 2]
+
+
+def test_only_pairs_that_both_halves_order_alike_are_repeatable() -> None:
+    programs, scores = by_hand()
+    halves = np.array([[1.0, 1.1], [2.0, 2.1], [4.0, 2.0], [10.0, 11.0], [5.0, np.nan], [np.nan, np.nan]])
+    found, _ = metrics.evaluate(replace(programs, halves=halves), scores, scores, ("net",))
+    # The second and the third program change places; the fourth and the fifth have no second measurement.
+    assert found["pairwise_repeatable"] == pytest.approx(1 / 2)
+
+
+def test_the_regret_is_a_geometric_mean() -> None:
+    programs, _ = by_hand()
+    found, _ = metrics.evaluate(programs, np.array([1, 0, 0, 0, 1, 0.0]), np.zeros(6), ("net",))
+    assert found["regret"] == 0
+    found, _ = metrics.evaluate(programs, np.array([0, 0, 1, 0, 1, 0.0]), np.zeros(6), ("net",))
+    assert (found["regret"], found["regret_99"]) == (pytest.approx(1.0), pytest.approx(2.97))
 
 
 def test_pooled_sums_over_networks_first() -> None:
@@ -41,6 +60,7 @@ def test_pooled_sums_over_networks_first() -> None:
     found, _ = metrics.evaluate(replace(programs, tasks=infos), scores, scores, ("net0", "net1"))
     assert found["top1"] == pytest.approx((1 / 2 + 5 / 10) / 2)
     assert found["top1_pooled"] == pytest.approx((1 + 5) / (2 + 10))
+    assert metrics.evaluate(replace(programs, tasks=infos), scores, scores, ("net*",))[0] == found
 
 
 def test_perfect_scores_are_perfect_and_a_constant_is_chance() -> None:

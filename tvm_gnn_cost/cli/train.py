@@ -29,7 +29,8 @@ def train(
     held_out: Annotated[
         list[str] | None,
         typer.Option(
-            "--held-out", help="Network to hold out of training; may be repeated. [default: the test networks]"
+            "--held-out",
+            help="Network to hold out of training, or a pattern with *; may be repeated. [default: the test networks]",
         ),
     ] = None,
     loss: Annotated[

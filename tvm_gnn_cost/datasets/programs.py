@@ -178,6 +178,8 @@ class MeasuredPrograms(Programs):
         failure: Each program's :class:`~tvm_gnn_cost.datasets.records.Failure`; empty if it ran.
         phase: How each program was sampled (``random`` or ``guided``); empty if unknown.
         per_store_features: The input of TVM's XGBoost baseline; None if it was not extracted.
+        halves: float64[P, 2], the fastest of the first, third, ... and of the second, fourth, ... repeat in seconds;
+            NaN where there is none. None if the repeats are not known.
     """
 
     graphs: ProgramGraphs
@@ -185,6 +187,7 @@ class MeasuredPrograms(Programs):
     failure: tuple[str, ...]
     phase: tuple[str, ...]
     per_store_features: RaggedFeatures | None = None
+    halves: npt.NDArray[np.float64] | None = None
 
     def select(self, programs: npt.NDArray[np.int64]) -> MeasuredPrograms:
         """The programs with the given numbers, in the given order; tasks without a program are dropped."""
@@ -197,6 +200,7 @@ class MeasuredPrograms(Programs):
             tuple(self.failure[i] for i in programs.tolist()),
             tuple(self.phase[i] for i in programs.tolist()),
             features.select(programs) if features is not None else None,
+            self.halves[programs] if self.halves is not None else None,
         )
 
 

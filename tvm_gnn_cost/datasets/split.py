@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import numpy as np
 import numpy.typing as npt
@@ -81,10 +82,18 @@ TEST_NETWORKS = {
 def networks_named(name: str, networks: Iterable[str]) -> list[str]:
     """The networks of the given name; TenSet's names also match without their input shapes.
 
+    A name with ``*`` is a pattern, as of files.
+
     >>> networks_named("resnet_18", ["resnet_18[(1,3,224,224)]", "resnet_50"])
     ['resnet_18[(1,3,224,224)]']
+    >>> networks_named("families:swin_*", ["families:swin_0", "families:vit_0", "families:swin_1"])
+    ['families:swin_0', 'families:swin_1']
     """
-    return [network for network in networks if name in (network, network.partition("[")[0])]
+    return [
+        network
+        for network in networks
+        if name in (network, network.partition("[")[0]) or ("*" in name and fnmatchcase(network, name))
+    ]
 
 
 def networks_to_test(known: Iterable[str], asked: Sequence[str] = ()) -> list[str]:

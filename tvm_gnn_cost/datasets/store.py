@@ -81,8 +81,8 @@ class GraphStore:
 
         Args:
             programs: The programs. Tasks without a program are written too, which adds networks to tasks.
-            run_secs: For each program, the latency of each repeat in seconds; for your use, the package does not read
-                them.
+            run_secs: For each program, the latency of each repeat in seconds; pairs of programs whose order is
+                repeatable have a metric of their own.
             keys: For each program a name, which :meth:`keys` returns.
 
         Raises:
@@ -234,6 +234,7 @@ def _concatenate(parts: Sequence[MeasuredPrograms]) -> MeasuredPrograms:
     if parts[0].per_store_features is not None:
         each = [part.per_store_features for part in parts if part.per_store_features is not None]
         features = RaggedFeatures.concatenate(each)
+    halves = [part.halves for part in parts if part.halves is not None]
     return MeasuredPrograms(
         ProgramGraphs.concatenate([part.graphs for part in parts]),
         parts[0].tasks,
@@ -243,6 +244,7 @@ def _concatenate(parts: Sequence[MeasuredPrograms]) -> MeasuredPrograms:
         tuple(text for part in parts for text in part.failure),
         tuple(text for part in parts for text in part.phase),
         features,
+        np.concatenate(halves) if len(halves) == len(parts) else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.split import networks_named
 from tvm_gnn_cost.errors import InputError
 
 Array = npt.NDArray[np.float64]
@@ -19,6 +21,7 @@ METRICS: dict[str, bool] = {
     "r2": True,
     "huber": False,
     "pairwise_accuracy": True,
+    "pairwise_repeatable": True,
     "kendall_tau": True,
     "top1": True,
     "top5": True,
@@ -26,6 +29,9 @@ METRICS: dict[str, bool] = {
     "top5_pooled": True,
     "peak1": True,
     "peak5": True,
+    "regret": False,
+    "regret_90": False,
+    "regret_99": False,
 }
 
 
@@ -46,18 +52,31 @@ def huber(predicted: Array, target: Array, delta: float = 1.0) -> float:
     return float(np.mean(np.where(error <= delta, 0.5 * error**2, delta * (error - 0.5 * delta))))
 
 
-def pairwise_accuracy(scores: Array, target: Array) -> float:
+def pairwise_accuracy(scores: Array, target: Array, halves: Array | None = None) -> float:
     """Share of the pairs with different targets that the scores order correctly; a tie of scores counts half.
+
+    Args:
+        scores: float64[P], higher is faster.
+        target: float64[P], higher is faster.
+        halves: float64[P, 2], the latency in each half of the repeats; only pairs that both halves order alike count.
+
+    Returns:
+        The share; NaN without such a pair.
 
     >>> pairwise_accuracy(np.array([3.0, 1.0, 1.0]), np.array([1.0, 0.5, 0.2]))
     0.8333333333333334
+    >>> pairwise_accuracy(np.array([2.0, 3.0, 1.0]), np.array([1.0, 0.9, 0.2]), np.array([[1, 3], [2, 2], [5, 5.0]]))
+    1.0
     """
     first, second = np.triu_indices(len(scores), 1)
-    different = target[first] != target[second]
-    if not different.any():
+    counts = target[first] != target[second]
+    if halves is not None:
+        # Comparisons with the NaN of a single repeat are false.
+        counts &= np.sign(halves[first] - halves[second]).prod(1) > 0
+    if not counts.any():
         return float("nan")
     sign = np.sign(target[first] - target[second]) * np.sign(scores[first] - scores[second])
-    return float(((sign[different] + 1) / 2).mean())
+    return float(((sign[counts] + 1) / 2).mean())
 
 
 def kendall_tau(scores: Array, target: Array) -> float:
@@ -106,23 +125,28 @@ def evaluate(
     Only tasks with at least two valid programs count, and failed programs are ignored.
 
     - ``rmse``, ``r2`` and ``huber`` are over all programs; ``pairwise_accuracy`` and ``kendall_tau`` are means over
-      tasks.
+      tasks. ``pairwise_repeatable`` counts only the pairs whose order both halves of the repeats agree on; it is
+      missing if the programs have fewer than two repeats.
     - ``top1`` and ``top5`` are TenSet's (``eval_model_on_dataset.py``): for each network the weighted sum of its tasks'
       lowest latencies, divided by the weighted sum of the lowest latencies among the k programs with the highest
       scores; then the mean over networks. ``top1_pooled`` and ``top5_pooled`` add up the sums of all networks first
       (TLP, Zhai et al. 2023).
     - ``peak1`` and ``peak5`` are the task's lowest latency divided by the lowest among its k programs with the highest
       scores, as a mean over tasks weighted by their number of programs (TenSet's ``train_model.py``).
+    - ``regret`` is what the program with the highest score takes longer than the task's fastest, relative to it: the
+      geometric mean over tasks of the ratio, minus 1. ``regret_90`` and ``regret_99`` are its percentiles.
 
     Args:
         programs: P measured programs.
         scores: float64[P], higher is faster.
         predicted: float64[P], predicted relative throughput.
-        networks: Names of the networks whose tasks count.
+        networks: Names of the networks whose tasks count, see :func:`~tvm_gnn_cost.datasets.split.networks_named`.
 
     Raises:
         InputError: no task of these networks has two valid programs.
     """
+    known = sorted(programs.networks)
+    counted = tuple(network for name in networks for network in networks_named(name, known))
     target = programs.throughput().astype(np.float64)
     valid = np.isfinite(programs.latency)
     used: list[int] = []
@@ -130,10 +154,13 @@ def evaluate(
     best: dict[int, dict[int, float]] = {}
     for number, info in enumerate(programs.tasks):
         rows = np.flatnonzero((programs.task == number) & valid)
-        if len(rows) < 2 or not any(network in info.weights for network in networks):
+        if len(rows) < 2 or not any(network in info.weights for network in counted):
             continue
         used += rows.tolist()
         latency = programs.latency[rows]
+        repeatable = math.nan
+        if programs.halves is not None:
+            repeatable = pairwise_accuracy(scores[rows], target[rows], programs.halves[rows])
         best[number] = {0: float(latency.min()), **{k: best_of_top(scores[rows], latency, k) for k in (1, 5)}}
         tasks.append(
             TaskScore(
@@ -143,7 +170,9 @@ def evaluate(
                     "rmse": rmse(predicted[rows], target[rows]),
                     "huber": huber(predicted[rows], target[rows]),
                     "pairwise_accuracy": pairwise_accuracy(scores[rows], target[rows]),
+                    **({} if math.isnan(repeatable) else {"pairwise_repeatable": repeatable}),
                     "kendall_tau": kendall_tau(scores[rows], target[rows]),
+                    "regret": best[number][1] / best[number][0] - 1,
                     **{f"peak{k}": best[number][0] / best[number][k] for k in (1, 5)},
                 },
             )
@@ -157,9 +186,15 @@ def evaluate(
     }
     for name in ("pairwise_accuracy", "kendall_tau"):
         metrics[name] = float(np.nanmean([task.metrics[name] for task in tasks]))
+    both = [task.metrics["pairwise_repeatable"] for task in tasks if "pairwise_repeatable" in task.metrics]
+    if both:
+        metrics["pairwise_repeatable"] = float(np.mean(both))
+    regret = np.array([task.metrics["regret"] for task in tasks])
+    metrics["regret"] = float(np.exp(np.log1p(regret).mean()) - 1)
+    metrics |= {f"regret_{q}": float(np.percentile(regret, q)) for q in (90, 99)}
     for k in (1, 5):
         sums = []
-        for network in networks:
+        for network in counted:
             weights = {i: programs.tasks[i].weights[network] for i in best if network in programs.tasks[i].weights}
             if weights:
                 sums.append(
@@ -170,4 +205,4 @@ def evaluate(
         metrics[f"peak{k}"] = float(
             np.average([t.metrics[f"peak{k}"] for t in tasks], weights=[t.programs for t in tasks])
         )
-    return {name: metrics[name] for name in METRICS}, tasks
+    return {name: metrics[name] for name in METRICS if name in metrics}, tasks

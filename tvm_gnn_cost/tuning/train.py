@@ -63,7 +63,8 @@ def train(
         store: A graph store, see :func:`~tvm_gnn_cost.tuning.extract.extract`.
         output: The checkpoint to write; XGBoost's JSON for ``xgb``. None to write nothing.
         model: ``gnn``, ``tpgnn`` (as published) or ``xgb`` (TVM's own).
-        held_out: Networks whose tasks do not train; the test networks by default.
+        held_out: Networks whose tasks do not train, or patterns such as ``families:swin_*``; by default the test
+            networks.
         loss: One of ``models.losses.LOSSES``, or several joined by ``+``; the preset's own by default.
         epochs: Maximum number of epochs.
         learning_rate: Peak of the learning rate.
