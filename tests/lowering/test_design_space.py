@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te, topi
+from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.tirx import ForKind
 
 from tvm_gnn_cost.lowering import design_space as module
-from tvm_gnn_cost.lowering.blocks import FREE, TILED, is_spatial
-from tvm_gnn_cost.lowering.design_space import RegisterTiling, Tile, design_space
+from tvm_gnn_cost.lowering.blocks import FREE, TILED, LaneRule, is_spatial
+from tvm_gnn_cost.lowering.design_space import RegisterTiling, Tile, UnlessTiled, design_space
 from tvm_gnn_cost.lowering.vectors import vector_lanes
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 
@@ -144,6 +145,23 @@ def test_an_operand_that_is_not_contiguous_is_packed_into_panels() -> None:
         (sums,) = [block for block in blocks(schedule) if not is_spatial(schedule, block)]
         panels = schedule.get(sums).reads[1].source
         assert [int(size) for size in panels.shape][-1] in (16, 32)
+
+
+@derived_object
+class _Failing(LaneRule):
+    """Changes the schedule before it raises an error that is not one of schedules."""
+
+    def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
+        sch.parallel(sch.get_loops(block)[0])
+        raise KeyError("a buffer")
+
+
+def test_a_rule_that_raises_leaves_the_function_to_the_others() -> None:
+    schedule = Schedule(product(6, 32))
+    (block,) = blocks(schedule)
+    (left,) = UnlessTiled(_Failing(LANES))._inst.apply(schedule, block)
+    tvm.ir.assert_structural_equal(left.mod, product(6, 32))
+    assert len(UnlessTiled(RegisterTiling(LANES))._inst.apply(left, block)) > 1
 
 
 def test_other_blocks_are_left_to_tvm() -> None:

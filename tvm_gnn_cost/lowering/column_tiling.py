@@ -32,9 +32,6 @@ class ColumnTiling(LaneRule):
 
     def apply(self, sch: Schedule, _: Any) -> list[Schedule]:
         """One schedule for each number of vectors; only ``sch`` if the rule does not apply."""
-        # The rule schedules the whole function when MetaSchedule offers it the first block.
-        if TILED in sch.get(root_of(sch)).annotations:
-            return [sch]
         kept = _kept(sch, sch.get_child_blocks(root_of(sch)))
         if kept is None:
             return [sch]

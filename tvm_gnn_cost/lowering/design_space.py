@@ -43,10 +43,10 @@ def design_space(target: tvm.target.Target) -> ms.space_generator.PostOrderApply
     lanes = vector_lanes(target)
     # Before TVM's rules inline the transforms.
     winograd = WinogradTiling(lanes, int(target.attrs.get("num-cores", 1)))
-    later = [UnlessTiled(rule) for rule in (*rules[:first], RegisterTiling(lanes), *rules[first:])]
     # Before TVM's rules inline the exponentials of a softmax into both of their consumers.
+    rules = [winograd, RowTiling(lanes), ColumnTiling(lanes), *rules[:first], RegisterTiling(lanes), *rules[first:]]
     return ms.space_generator.PostOrderApply(
-        sch_rules=[winograd, RowTiling(lanes), ColumnTiling(lanes), *later], postprocs="llvm", mutator_probs="llvm"
+        sch_rules=list(map(UnlessTiled, rules)), postprocs="llvm", mutator_probs="llvm"
     )
 
 
@@ -223,7 +223,10 @@ class RegisterTiling(LaneRule):
 
 @derived_object
 class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Applies one of TVM's rules to functions that :class:`RegisterTiling` does not tile.
+    """Applies a rule to functions that no earlier rule has tiled, and leaves them as they are where it raises.
+
+    Rules raise errors on some blocks, such as those of TVM on a reduction whose consumer has another shape. Without the
+    other rules, the function would have no schedule, and TVM's default one can be a hundred times slower.
 
     Args:
         rule: The rule.
@@ -242,15 +245,15 @@ class UnlessTiled(ms.schedule_rule.PyScheduleRule):  # type: ignore[misc]
         return UnlessTiled(self.rule.clone())
 
     def apply(self, sch: Schedule, block: Any) -> list[Schedule]:
-        """The rule's schedules; only ``sch`` if it is tiled."""
+        """The rule's schedules; only ``sch`` if it is tiled or the rule raises."""
         if TILED in sch.get(root_of(sch)).annotations:
             return [sch]
-        # TVM's rules raise errors on some blocks, such as a reduction whose consumer has another shape. The search
-        # continues.
+        # The rule may have changed what it was given before it raises.
+        before = sch.copy()
         try:
             return list(self.rule.apply(sch, block))
-        except ScheduleError:
-            return [sch]
+        except Exception:
+            return [before]
 
 
 def _least_waste(extent: int, most: int) -> int:

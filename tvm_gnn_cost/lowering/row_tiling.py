@@ -33,9 +33,6 @@ class RowTiling(LaneRule):
 
     def apply(self, sch: Schedule, _: Any) -> list[Schedule]:
         """A schedule with the rows in parallel and one without; only ``sch`` if the rule does not apply."""
-        # The rule schedules the whole function when MetaSchedule offers it the first block.
-        if TILED in sch.get(root_of(sch)).annotations:
-            return [sch]
         blocks = sch.get_child_blocks(root_of(sch))
         is_movement = all(is_spatial(sch, block) for block in blocks)
         axes = self._axes_before_vectors(sch, blocks[-1]) if is_movement else _row_axes(sch, blocks)
