@@ -2,8 +2,9 @@
 
 Each network is tuned without a measurement and for a number of minutes. Then both libraries and every engine run in
 turns, each in its own process; an engine that computes something else than the framework has no time. ``--tvm`` adds
-TVM's own MetaSchedule with XGBModel for the same minutes. Every finished step is saved and not repeated, and the result
-is written after each network. Nothing else may run on the machine: the load of other processes is in the result.
+TVM's own MetaSchedule with XGBModel, for the same minutes or until every task has a batch. Every finished step is saved
+and not repeated, and the result is written after each network. Nothing else may run on the machine: the load of other
+processes is in the result.
 
 The packages are those of the ``compare`` and ``zoo`` extras, with basic-pitch (see ``zoo.py``), and executorch:
 
@@ -35,6 +36,7 @@ from engines_tables import (
     FAMILY_COLUMNS,
     ONNX_RUNTIME,
     TUNED_AIMS,
+    TVM,
     UNMEASURED,
     UNMEASURED_AIMS,
     columns,
@@ -104,21 +106,27 @@ def imported_with_tvm(name: str) -> Any:
     return import_with_tvm(network.program, name, scheduler().target())
 
 
-def search_with_tvm(name: str, folder: Path) -> None:
-    """Searches with TVM's own MetaSchedule until the process is ended."""
+def search_with_tvm(name: str, folder: Path, minutes: float) -> None:
+    """Searches with TVM's own MetaSchedule for minutes and until all tasks have a batch, and ends the process."""
     from tvm_search import search_network
 
-    search_network(imported_with_tvm(name), folder / "tvm", _SEED)
+    search_network(imported_with_tvm(name), folder / "tvm", _SEED, 60 * minutes)
 
 
 def compile_with_tvm(name: str, folder: Path, minutes: float) -> dict[str, Any]:
-    """Searches for minutes in another process, and compiles the network with what was found."""
+    """Searches in another process, and compiles the network with what was found."""
     from tvm_search import compile_network
 
-    mod = imported_with_tvm(name)
-    in_process(search_with_tvm, name, folder, seconds=60 * minutes)
-    trials = compile_network(mod, folder / "tvm", folder / "tvm.so")
-    return {"trials": trials, "seconds": 60 * minutes, "library": "tvm.so"}
+    mod, start = imported_with_tvm(name), time.monotonic()
+    code = in_process(search_with_tvm, name, folder, minutes)
+    seconds = time.monotonic() - start
+    if code:
+        raise WorkError(f"TVM's search ended with exit code {code}")
+    return {
+        "trials": compile_network(mod, folder / "tvm", folder / "tvm.so"),
+        "seconds": seconds,
+        "library": "tvm.so",
+    }
 
 
 def time_all(
@@ -209,12 +217,12 @@ def _save(path: Path, step: Callable[..., dict[str, Any]], *arguments: Any) -> N
     write_json(path, found)
 
 
-def in_process(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> int | None:
-    """Calls a function in another process, and ends it with its children after so many seconds; its exit code."""
+def in_process(function: Callable[..., Any], *arguments: Any) -> int | None:
+    """Calls a function in another process, and ends what that has started; its exit code."""
     process = get_context("spawn").Process(target=function, args=arguments)
     process.start()
     try:
-        process.join(seconds)
+        process.join()
         return process.exitcode
     finally:
         with suppress(psutil.NoSuchProcess):
@@ -232,7 +240,7 @@ def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Pat
     if arguments.search:
         points[tuned_name(minutes)] = saved(folder / f"minutes-{minutes:g}.json", tune, name, folder, minutes)
     if arguments.tvm:
-        title = f"TVM's MetaSchedule, {minutes:g} minutes"
+        title = f"{TVM}, {minutes:g} minutes"
         points[title] = saved(folder / "tvm.json", compile_with_tvm, name, folder, minutes)
     libraries = {title: point["library"] for title, point in points.items() if "library" in point}
     # Libraries that were tuned since are timed with everything else again.
@@ -256,7 +264,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
         write_pages(parse_json(arguments.json.read_text()), arguments.docs)
         return
     os.environ.update(environment())
-    settings = {key: getattr(arguments, key) for key in ("minutes", "turns", "tvm")}
+    settings = {key: getattr(arguments, key) for key in ("minutes", "turns")}
     settings |= {"threads": usable_cores(), "seed": _SEED}
     found = networks_of(arguments.json, settings)
     for family, networks in (*FAMILIES.items(), ("larger batches", BATCHES)):

@@ -13,6 +13,8 @@ import figures
 #: This package without a measurement.
 UNMEASURED = "tune --trials 0"
 ONNX_RUNTIME = "ONNX Runtime"
+#: Beginning of the name of TVM's own search.
+TVM = "TVM's MetaSchedule"
 
 #: Aims for the best engine's time relative to ours after the search, and for ONNX Runtime's relative to ours without
 #: a measurement: geometric mean, and smallest ratio of any network.
@@ -221,6 +223,20 @@ def machines(networks: Networks) -> str:
     return "".join(f"- {machine}: {', '.join(names)}\n" for machine, names in groups.items())
 
 
+def _about_tvm(networks: Networks) -> str:
+    """What TVM's own search was, if a network has it."""
+    points = [point for network in networks.values() for point in network.get("points", {}).items()]
+    found = [point for name, point in points if name.startswith(TVM)]
+    if not found:
+        return ""
+    longest = max(point.get("seconds", 0.0) for point in found) / 60
+    return f"""**{TVM}** is its own `tune_relax` of the network as TVM imports it, with `XGBModel` and a batch of 16
+programs, of {len(found)} networks. It records nothing before every task has a batch, and was given the time for that:
+up to {longest:.1f} minutes.
+
+"""
+
+
 def page(result: Mapping[str, Any]) -> str:
     """``docs/results/engines.md``."""
     networks, settings = result["metrics"]["networks"], result["settings"]
@@ -239,6 +255,7 @@ may at times run both virtual cores on one physical core, which the operating sy
 threads then takes 1.6 to 2 times as long. Medians would compare an engine that met more of that with one that met less;
 they are in the JSON with all turns.
 
+{_about_tvm(networks)}\
 All engines of a network were timed on the same machine; other processes used at most {busy:.2f} cores meanwhile.
 
 {machines(networks)}

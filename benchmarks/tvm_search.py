@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import tvm
 from tvm import relax
+from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_gnn_cost.schedulers import scheduler
@@ -48,22 +53,51 @@ def search_with_tvm(task: Task, model: Any, work_dir: Path, on: ResultListener) 
         )
 
 
-def search_network(mod: tvm.IRModule, work_dir: Path, seed: int) -> None:
-    """Searches with TVM's own settings and cost model until the process is ended; the records are in ``work_dir``."""
+@derived_object
+class _Until(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+    """Ends the process when so many seconds are over and every task has a batch in the database.
+
+    MetaSchedule records nothing before all tasks have one, and has no limit of time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.end, self.recorded = time.monotonic() + seconds, set[int]()
+
+    def apply(
+        self, scheduler: Any, task_id: int, _candidates: Sequence[Any], _built: Sequence[Any], _ran: Sequence[Any]
+    ) -> None:
+        """Looks at the clock; MetaSchedule calls this after each batch, and after the callback that records it."""
+        self.recorded.add(int(task_id))
+        if time.monotonic() > self.end and len(self.recorded) == len(scheduler.tasks_):
+            for child in psutil.Process().children(recursive=True):
+                child.kill()
+            os._exit(0)
+
+
+def search_network(mod: tvm.IRModule, work_dir: Path, seed: int, seconds: float) -> None:
+    """Searches with TVM's own settings and cost model, and ends this process; the records are in ``work_dir``.
+
+    Args:
+        mod: The network as TVM imports it.
+        work_dir: The folder of the database, which is made.
+        seed: Of the search.
+        seconds: Least time; the search goes on until every task has a batch.
+    """
+    callbacks = [*ms.MeasureCallback.create("default"), _Until(seconds)]
     ms.relax_integration.tune_relax(
         *(mod, {}, scheduler().target(), str(work_dir)),
         max_trials_global=10**9,
         num_trials_per_iter=16,
         builder=PooledBuilder(),
         runner=ExclusiveRunner(MeasureSettings()),
+        measure_callbacks=callbacks,
         seed=seed + 1,
     )
 
 
 def compile_network(mod: tvm.IRModule, work_dir: Path, library: Path) -> int:
     """Compiles a network with the fastest records in ``work_dir``; returns their number."""
-    # A search that was ended before its first record leaves no folder.
-    work_dir.mkdir(parents=True, exist_ok=True)
     database = ms.database.JSONDatabase(work_dir=str(work_dir))
     target = scheduler().target()
     with target, database:

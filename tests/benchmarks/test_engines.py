@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,14 @@ MACHINE = {"processor": "A processor", "signature": "family 1", "cores": 2, "sys
 RESULT = {
     "machine": MACHINE,
     "versions": {"openvino": "2026.4.1"},
-    "settings": {"minutes": 5.0, "turns": 20, "tvm": False, "threads": 2, "seed": 0},
+    "settings": {"minutes": 5.0, "turns": 20, "threads": 2, "seed": 0},
     "metrics": {
         "networks": {
             "ahead": {
                 "family": "convolutional",
                 "machine": MACHINE,
                 "other_load": 0.25,
+                "points": {"TVM's MetaSchedule, 5 minutes": {"trials": 32, "seconds": 330.0}},
                 "engines": {
                     tables.UNMEASURED: times(8.0),
                     "tune --minutes 5": times(4.0),
@@ -130,6 +132,9 @@ def test_the_profile_of_an_engine_has_its_operators(engine: str, tmp_path: Path)
 
 def test_the_page_has_every_network_and_reason() -> None:
     page = tables.page(RESULT)
+    assert "own `tune_relax` of the network" in page
+    assert "of 1 networks." in page
+    assert "\nup to 5.5 minutes." in page
     assert "; other processes used at most 0.25 cores meanwhile.\n" in page
     assert "- A processor (family 1), 2 cores, Linux: ahead\n- Another, 2 cores, Linux: behind\n" in page
     for text in ("| ahead |", "| behind |", "| ahead | MNN | an output differs |", "Versions: openvino 2026.4.1."):
@@ -176,12 +181,32 @@ def test_every_family_has_five_networks_of_different_names() -> None:
 
 @pytest.mark.slow
 def test_a_network_is_tuned_and_compared(tmp_path: Path) -> None:
-    options = ("--engines", "PyTorch", "ONNX Runtime", "OpenVINO", "MNN", "--tvm")
+    options = ("--engines", "PyTorch", "ONNX Runtime", "OpenVINO", "MNN")
     found = quick_run("engines", ["networks"], tmp_path / "result.json", *options)["networks"]["gru"]
     engines = found["engines"]
     ours = ["tune --trials 0", "tune --minutes 0.1"]
-    assert {*ours, "PyTorch", "ONNX Runtime", "OpenVINO", "MNN", "TVM's MetaSchedule, 0.1 minutes"} == set(engines)
+    assert {*ours, "PyTorch", "ONNX Runtime", "OpenVINO", "MNN"} == set(engines)
     for name in (*ours, "PyTorch", "ONNX Runtime", "OpenVINO", "MNN"):
         assert (engines[name]["reason"], len(engines[name]["turns"])) == ("", 2), name
         assert engines[name]["difference"] < 1e-5
     assert found["points"][ours[0]]["trials"] == 0
+
+
+def _perceptron() -> Any:
+    from tvm_gnn_cost.schedulers import scheduler
+    from tvm_gnn_cost.schedulers.meta_schedule.networks import import_with_tvm
+
+    return import_with_tvm(scheduler().network("perceptron").program, "perceptron", scheduler().target())
+
+
+def _search(folder: Path) -> None:
+    importlib.import_module("tvm_search").search_network(_perceptron(), folder, seed=0, seconds=0.0)
+
+
+@pytest.mark.slow
+def test_tvms_own_search_ends_when_every_task_has_a_batch(tmp_path: Path) -> None:
+    assert pytest.importorskip("engines").in_process(_search, tmp_path / "tvm") == 0
+    found = pytest.importorskip("tvm_search").compile_network(_perceptron(), tmp_path / "tvm", tmp_path / "tvm.so")
+    lines = (tmp_path / "tvm" / "database_workload.json").read_text().splitlines()
+    assert found >= len(lines) > 1
+    assert (tmp_path / "tvm.so").exists()
