@@ -150,6 +150,15 @@ def test_a_network_that_cannot_be_imported_is_left_out(tmp_path: Path, monkeypat
         run(tmp_path / "data", ("of_a_team:broken",), 2, 0)
 
 
+def test_the_error_of_the_only_network_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise WorkError("TVM cannot lower it")
+
+    monkeypatch.setattr(scheduler(), "tasks_of_workload", failing)
+    with pytest.raises(WorkError, match="TVM cannot lower it"):
+        run(tmp_path / "data", ("softmax/0",), 2, 0)
+
+
 def test_tvms_own_design_space(tmp_path: Path) -> None:
     if scheduler().name == "auto-scheduler":
         with pytest.raises(InputError, match="a single design space"):

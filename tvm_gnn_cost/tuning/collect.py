@@ -105,8 +105,9 @@ def collect(
         progress: Receives events.
 
     Raises:
-        InputError: a workload or the target is unknown, no workload can be imported, the tracker's address is invalid,
-            or the folder holds measurements of another machine or design space.
+        InputError: a workload or the target is unknown, the tracker's address is invalid, or the folder holds
+            measurements of another machine or design space.
+        InputError, WorkError: no workload can be imported.
         WorkError: the tracker does not answer, or has no machine with this key.
         WrongTVMError: the installed TVM does not have the scheduler.
 
@@ -136,11 +137,10 @@ def collect(
     for start in range(0, len(plan.workloads), _WORKLOADS_AT_ONCE):
         filler.fill(plan.workloads[start : start + _WORKLOADS_AT_ONCE])
     if len(filler.left_out) == len(plan.workloads):
-        raise InputError(filler.left_out[-1])
+        raise filler.left_out[-1]
     counts = collection.count()
-    return CollectResult(
-        Path(folder), len(filler.seen), *counts, filler.measured, filler.failed, tuple(filler.left_out)
-    )
+    left_out = tuple(map(str, filler.left_out))
+    return CollectResult(Path(folder), len(filler.seen), *counts, filler.measured, filler.failed, left_out)
 
 
 def _interleaved(groups: Sequence[Sequence[Task]]) -> list[Task]:
@@ -156,7 +156,7 @@ class _Filler:
         seen: Keys of all tasks.
         measured: Number of programs that were measured and ran.
         failed: Number of programs that failed.
-        left_out: Why workloads were left out.
+        left_out: Why workloads were left out, an error for each.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class _Filler:
         self.settings = settings
         self.seen: set[str] = set()
         self.measured = self.failed = 0
-        self.left_out: list[str] = []
+        self.left_out: list[InputError | WorkError] = []
 
     def fill(self, workloads: Sequence[str]) -> None:
         """Measures the missing programs of the tasks of these workloads."""
@@ -204,7 +204,7 @@ class _Filler:
         try:
             return self.scheduler.tasks_of_workload(workload, self.target, self.plan.space)
         except (InputError, WorkError) as error:
-            self.left_out.append(str(error))
+            self.left_out.append(error)
             self.progress(Note(f"left out: {error}"))
             return []
 
