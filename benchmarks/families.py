@@ -165,7 +165,9 @@ def _patches(classes: str, outputs: Sequence[str], **fixed: Any) -> Sized:
         patch = rng.choice((8, 14, 16))
         size = patch * rng.choice((5, 6, 7, 8, 10, 12))
         labels = {"num_labels": rng.choice((10, 40, 100, 365, 1000))} if outputs[0] == "logits" else {}
-        options = {**_transformer(rng), "patch_size": patch, "image_size": size, **labels, **fixed}
+        # YOLOS takes other sizes than squares.
+        sides = [size, size] if "Yolos" in classes else size
+        options = {**_transformer(rng), "patch_size": patch, "image_size": sides, **labels, **fixed}
         return hugging_face(classes, ["pixel_values"], outputs, options), _pixels(rng, size)
 
     return sized
@@ -249,11 +251,13 @@ def _convnext(rng: random.Random) -> Options:
 
 
 def _efficientnet(rng: random.Random) -> Options:
+    width = rng.choice((0.4, 0.6, 0.75, 1.1))
     return {
         "image_size": 128,
-        "width_coefficient": rng.choice((0.4, 0.6, 0.75, 1.1)),
+        "width_coefficient": width,
         "depth_coefficient": 0.3,
-        "hidden_dim": rng.choice((320, 640, 960)),
+        # The pooling's batch norm has the channels of the last convolution.
+        "hidden_dim": round(1280 * width),
     }
 
 
@@ -273,10 +277,6 @@ def _attention_of_stages(rng: random.Random) -> Options:
         "depths": [1] * 4,
         "num_attention_heads": [1, 2, 4, 8],
     }
-
-
-def _visual_attention(rng: random.Random) -> Options:
-    return {"hidden_sizes": [32, 64, 160, 256] if rng.random() < 0.5 else [24, 48, 96, 192], "depths": [1, 1, 1, 1]}
 
 
 def _focalnet(rng: random.Random) -> Options:
@@ -456,7 +456,6 @@ FAMILIES: dict[str, Sized] = {
     "mobilenet_v2": _images("MobileNetV2ForImageClassification:MobileNetV2Config", _mobilenet),
     "poolformer": _images("PoolFormerForImageClassification:PoolFormerConfig", _poolformer),
     "pvt_v2": _images("PvtV2ForImageClassification:PvtV2Config", _attention_of_stages),
-    "van": _images("VanForImageClassification:VanConfig", _visual_attention),
     "focalnet": _images("FocalNetForImageClassification:FocalNetConfig", _focalnet),
     "levit": _images("LevitForImageClassification:LevitConfig", _levit, multiple=128),
     "wav2vec_2": _wav2vec,

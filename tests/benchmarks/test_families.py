@@ -1,20 +1,25 @@
-"""Networks of random sizes of ``benchmarks/families.py``, those that need torch alone."""
+"""Networks of random sizes of ``benchmarks/families.py``; those that need torch alone are in the short tests."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from tvm_gnn_cost.importing.source import call_function
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+families = pytest.importorskip("families")
+
+#: Others need a package of the extra ``zoo``.
+PLAIN = {"gru", "lstm", "quartznet", "unet"}
+OF_DIFFUSERS = {"diffusion_unet", "image_autoencoder"}
 
 
-@pytest.mark.parametrize("family", ["gru", "lstm", "quartznet", "unet"])
-def test_a_name_is_a_network_of_a_fixed_size(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+@pytest.mark.parametrize(
+    "family", [pytest.param(one, marks=() if one in PLAIN else pytest.mark.slow) for one in families.FAMILIES]
+)
+def test_a_name_is_a_network_of_a_fixed_size(family: str) -> None:
+    if family not in PLAIN:
+        pytest.importorskip("diffusers" if family in OF_DIFFUSERS else "transformers")
     sizes = set()
     for number in (0, 1, 2, 0):
         network, inputs = call_function(f"families:{family}_{number}")
