@@ -117,7 +117,7 @@ def rows_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[f
     """A row for each network, model and budget: means over the seeds of their medians, with the standard deviation."""
     for (network, model, minutes), group in _grouped(points).items():
         medians = _medians(timed[network])
-        peak = operations_per_second(timed[network][MATRIX_PRODUCT])
+        product = operations_per_second(timed[network][MATRIX_PRODUCT])
         latencies = [medians[point.name] for point in group]
         yield (
             *(network, model, f"{minutes:g}"),
@@ -126,7 +126,7 @@ def rows_of(points: Sequence[Point], timed: Mapping[str, Mapping[str, Sequence[f
             _spread(latencies),
             _spread([point.tasks_ms for point in group if point.tasks_ms]),
             *(_spread([medians[name]] if name in medians else []) for name in PEERS),
-            f"{100 * group[0].flops / (statistics.mean(latencies) / 1e3) / peak:.0f} %",
+            f"{100 * group[0].flops / (statistics.mean(latencies) / 1e3) / product:.0f} %",
             f"{max(point.difference or 0.0 for point in group):.1g}",
         )
 
@@ -162,7 +162,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
                         points.append(tune_to(network, model, seed, minutes, folder))
         tuned = [point for point in points if point.network == network]
         timed[network] = time_interleaved(network, tuned, folder, peers=not arguments.quick)
-    columns = ("minutes", "wall clock", "trials", "tuned", "sum of tasks", *PEERS, "of peak", "difference")
+    columns = ("minutes", "wall clock", "trials", "tuned", "sum of tasks", *PEERS, "of matmul", "difference")
     title = "end to end, ms: medians of interleaved turns"
     console.print(table_of(title, ("network", "model", *columns), rows_of(points, timed), ("model",)))
     settings = {key: getattr(arguments, key) for key in ("networks", "models", "minutes", "seeds")}

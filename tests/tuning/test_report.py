@@ -79,7 +79,7 @@ def test_the_numbers(result):
         ("PyTorch", "42 ms", "40 ms", "50 ms", "2.00x", "47.6", "24 %", "0"),
         ("untuned", "1.1 s", "1.1 s", "1.1 s", "52.38x", "1.82", "1 %", "1e-07"),
     ]
-    assert "Peak: a large matrix product, 200 GFLOPS." in end_to_end.note
+    assert "matmul: PyTorch's product of large matrices, 200 GFLOPS." in end_to_end.note
     assert "ONNX Runtime cannot be timed: onnxruntime is not installed." in end_to_end.note
     assert len({len(row) for row in [end_to_end.columns, *end_to_end.rows]}) == 1
     assert len({len(row) for row in [tasks.columns, *tasks.rows]}) == 1

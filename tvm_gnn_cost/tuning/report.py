@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FILE_NAME = "report.html"
 
 #: Columns of the throughput, and of its share of a large matrix product's on this machine.
-_SPEED = ("GFLOPS", "of peak")
+_SPEED = ("GFLOPS", "of matmul")
 
 #: A kernel's difference between library and search that the report points out, relative to the network.
 _NOTABLE = 0.1
@@ -245,7 +245,7 @@ def _end_to_end(result: TuneResult) -> TableContent:
         f"Difference from {compared.reference}, relative to the largest output value.",
     ]
     if compared.matrix_product is not None:
-        sentences.append(f"Peak: a large matrix product, {compared.matrix_product / 1e9:.0f} GFLOPS.")
+        sentences.append(f"matmul: PyTorch's product of large matrices, {compared.matrix_product / 1e9:.0f} GFLOPS.")
     sentences += [f"{peer.name} cannot be timed: {peer.failure}." for peer in compared.networks if not peer.seconds]
     return TableContent(
         f"{result.settings.network}, end to end",
