@@ -319,6 +319,7 @@ def _whisper(rng: random.Random) -> tuple[Build, dict[str, Drawn]]:
         encoder_layers=1,
         decoder_layers=1,
         encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
         encoder_ffn_dim=4 * width,
         max_source_positions=frames,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import tests.benchmarks.test_quick  # noqa: F401  (puts the scripts on the path)
 from tvm_gnn_cost.importing.source import call_function
 
 families = pytest.importorskip("families")
