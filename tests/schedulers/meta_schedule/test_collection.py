@@ -58,6 +58,13 @@ def folder(collected: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(collected, tmp_path / "data"))
 
 
+def test_a_task_with_a_single_program_has_no_guided_programs(target: Any, tasks: list[Task], tmp_path: Path) -> None:
+    collection = opened(tmp_path / "data", target, tasks)
+    assert [collection.missing(tasks[0], phase) for phase in ("random", "guided")] == [5, 1]
+    collection.tasks[tasks[0].key]["exhausted"] = {"random": 0}
+    assert [collection.missing(tasks[0], phase) for phase in ("random", "guided")] == [0, 0]
+
+
 def lines(file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 

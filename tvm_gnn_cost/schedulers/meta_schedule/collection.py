@@ -94,7 +94,9 @@ class DatabaseCollection:
     def missing(self, task: Task, phase: Phase) -> int:
         """Number of programs of a phase that are still to be measured, up to the size of the design space."""
         wanted = self.plan.random if phase == "random" else self.plan.guided
-        most: int = self.tasks[task.key].get("exhausted", {}).get(phase, wanted)
+        exhausted: dict[str, int] = self.tasks[task.key].get("exhausted", {})
+        # Nothing is near the fastest of a single program.
+        most = 0 if exhausted.get("random") == 0 else exhausted.get(phase, wanted)
         return max(0, min(wanted, most) - self.counts.get((task.key, phase), 0))
 
     def sample(self, phase: Phase, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
