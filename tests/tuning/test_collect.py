@@ -171,6 +171,8 @@ def test_tvms_own_design_space(tmp_path: Path) -> None:
     # This package's design space has no such annotation.
     assert "meta_schedule.tiling_structure" in records.read_text()
     assert extract(tmp_path / "data", tmp_path / "store", jobs=1).added == 5
+    with pytest.raises(InputError, match="the design space is package or tvm, not other"):
+        run(tmp_path / "data", space="other")
     with pytest.raises(InputError, match="measured with the design space tvm, but now it is package"):
         run(tmp_path / "data", ("conv2d/0",), 5, 1)
 

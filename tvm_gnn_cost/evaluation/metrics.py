@@ -172,7 +172,6 @@ def evaluate(
                     "pairwise_accuracy": pairwise_accuracy(scores[rows], target[rows]),
                     **({} if math.isnan(repeatable) else {"pairwise_repeatable": repeatable}),
                     "kendall_tau": kendall_tau(scores[rows], target[rows]),
-                    "regret": best[number][1] / best[number][0] - 1,
                     **{f"peak{k}": best[number][0] / best[number][k] for k in (1, 5)},
                 },
             )
@@ -186,12 +185,12 @@ def evaluate(
     }
     for name in ("pairwise_accuracy", "kendall_tau"):
         metrics[name] = float(np.nanmean([task.metrics[name] for task in tasks]))
-    both = [task.metrics["pairwise_repeatable"] for task in tasks if "pairwise_repeatable" in task.metrics]
-    if both:
-        metrics["pairwise_repeatable"] = float(np.mean(both))
-    regret = np.array([task.metrics["regret"] for task in tasks])
-    metrics["regret"] = float(np.exp(np.log1p(regret).mean()) - 1)
-    metrics |= {f"regret_{q}": float(np.percentile(regret, q)) for q in (90, 99)}
+    repeated = [task.metrics["pairwise_repeatable"] for task in tasks if "pairwise_repeatable" in task.metrics]
+    if repeated:
+        metrics["pairwise_repeatable"] = float(np.mean(repeated))
+    picked = np.array([found[1] / found[0] for found in best.values()])
+    metrics["regret"] = float(stats.gmean(picked)) - 1
+    metrics |= {f"regret_{q}": float(np.percentile(picked, q)) - 1 for q in (90, 99)}
     for k in (1, 5):
         sums = []
         for network in counted:

@@ -79,7 +79,7 @@ def sample_random(
 
 def _sample_on_one_core(task: Task, target: tvm.target.Target, count: int, seed: int, space: Space) -> dict[str, Any]:
     context = tune_context(task, target, "replay-trace", seed, threads=1, space=space)
-    # A schedule rule can fail, with an error of any type; then the task keeps its default schedule.
+    # TVM's own rules can fail, with an error of any type; then the task keeps its default schedule.
     try:
         spaces = context.generate_design_space()
     except Exception:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvm_gnn_cost.datasets.records import RECORDS, last_line
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
-from tvm_gnn_cost.errors import WorkError
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.importing.source import check_source
 from tvm_gnn_cost.lowering.alternatives import mixed
 from tvm_gnn_cost.measuring.machine import Tracker
@@ -97,21 +97,25 @@ class MetaSchedule:
         return load_network(source, inputs, shapes, trusted)
 
     def tasks(self, network: Network, target: tvm.target.Target) -> list[Task]:
+        self._prepare()
+        return tasks_of(network, target)
+
+    def _prepare(self) -> None:
+        """Starts the workers, which takes seconds, and imports what the design spaces need."""
         self.build_pool.start()
         import_tensor_intrin()
-        return tasks_of(network, target)
 
     def check_workload(self, name: str) -> None:
         if not is_workload(name):
             check_source(name)
 
     def check_space(self, space: Space) -> None:
-        pass
+        if space not in get_args(Space):
+            raise InputError(f"the design space is {' or '.join(get_args(Space))}, not {space}")
 
     def tasks_of_workload(self, name: str, target: tvm.target.Target, space: Space = "package") -> list[Task]:
         if space == "tvm":
-            self.build_pool.start()
-            import_tensor_intrin()
+            self._prepare()
             return tasks_with_tvm(name, target)
         # Data has the latencies of cold weights, whatever network a task is taken from.
         return [replace(task, is_warm=False) for task in self.tasks(load_network(name), target)]
