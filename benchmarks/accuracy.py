@@ -34,7 +34,7 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     statements = extract_store(data, stores, "statements")
     tree = extract_store(data, stores, "tree") if "tpgnn" in names else statements
     jobs = [
-        Job(row, seed, tree if row == "tpgnn" else statements)
+        Job(row, seed, tree if row == "tpgnn" else statements, data=tuple(data))
         for row in names
         for seed in seeds
         if row not in ABLATIONS or seed < arguments.ablation_seeds

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import describe_machine, use_all_cores
 
@@ -31,9 +32,16 @@ _DATA = Path(__file__).parent / "data"
 #: Scheduler -> folders of measured programs. The last two of MetaSchedule have no programs of the held-out networks.
 DATA = {
     "meta-schedule": tuple(
-        _DATA / name for name in ("cpu-2core-zen4", "cpu-2core-cascadelake", "cpu-2core-nhwc", "cpu-2core")
+        _DATA / f"cpu-2core{name}" for name in ("-zen4", "-cascadelake", "-zen5", "-zen5-tvm", "-nhwc", "")
     ),
     "auto-scheduler": (_DATA / "tenset-cpu",),
+}
+#: Scheduler -> networks that no model of a benchmark is trained on, and for MetaSchedule a tenth of the families.
+HELD_OUT = TEST_NETWORKS | {
+    "meta-schedule": (
+        *TEST_NETWORKS["meta-schedule"],
+        *(f"families:{family}_*" for family in ("swin", "whisper", "mamba", "regnet")),
+    )
 }
 XLA = _DATA / "xla-cpu"
 #: Folder of graph stores, which are derived from the data, and of finished runs.

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from common import DATA, console, parser, table_of, write_result
-from tvm_gnn_cost.datasets.split import TEST_NETWORKS
+from common import DATA, HELD_OUT, console, parser, table_of, write_result
+from tvm_gnn_cost.datasets.split import networks_named
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy
 from tvm_gnn_cost.schedulers.database.records import read_database
 
-TESTED = TEST_NETWORKS["meta-schedule"]
+TESTED = HELD_OUT["meta-schedule"]
 
 
 def main() -> None:
@@ -50,11 +50,12 @@ def main() -> None:
         pairwise_accuracy(np.array([r[0] for r in rows]), np.array([min(r[1:]) for r in rows]))
         for rows in repeats.values()
     ]
-    test = {h for network in TESTED for h in tasks.get(network, set())}
+    tested = {network for name in TESTED for network in networks_named(name, tasks)}
+    test = {h for network in tested for h in tasks[network]}
     rows = [
         (
             *(network, str(len(tasks[network])), str(programs[network])),
-            "test" if network in TESTED else "training",
+            "test" if network in tested else "training",
         )
         for network in sorted(programs, key=lambda name: -programs[name])
     ]

@@ -24,7 +24,7 @@ import numpy as np
 import tvm
 
 from common import console, parser, result_name, run_saved, table_of, write_result
-from search_curves import Points, best, improvements
+from search_curves import DROP_IN_BASELINES, DROP_IN_COLUMNS, best, drop_in_rows, improvements
 from single_tasks import CPU_TASKS, SMALL, SingleTask, measure_again
 from tvm_gnn_cost import CostModel, GNNCostModel
 from tvm_gnn_cost.files import write_text
@@ -46,12 +46,6 @@ MODELS: dict[str, Callable[[int, Path], Any]] = {
     "its network alone": lambda _seed, _runs: GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None))),
     **BASELINES,
 }
-
-#: The models that the others are compared with.
-_COMPARED_WITH = ("XGBModel()", "XGBModel, our records")
-
-#: Trials after which latencies are compared.
-_AFTER = (1, 16, 64, 200)
 
 
 def _search_and_save(task: str, model: str, seed: int, arguments: argparse.Namespace, path: Path) -> None:
@@ -99,47 +93,25 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
             rows = _in_process(_measure_again, task, list(paths.values()), arguments)
             again |= dict(zip(paths, rows, strict=True))
             _write(arguments, runs, again)
-    for baseline in (one for one in _COMPARED_WITH if one in arguments.models):
-        heads = ("model", *(f"after {trials}" for trials in _AFTER), "measured again", "largest", "wall clock")
-        console.print(table_of(f"latency / that of {baseline}", heads, comparison(runs, again, baseline)))
+    saved = _saved(runs, again)
+    for baseline in (one for one in DROP_IN_BASELINES if one in arguments.models):
+        console.print(table_of(f"latency / that of {baseline}", DROP_IN_COLUMNS, drop_in_rows(saved, baseline)))
 
 
-def _write(arguments: argparse.Namespace, runs: Mapping[Run, Any], again: Mapping[Run, Any]) -> None:
-    per_run = [
+def _saved(runs: Mapping[Run, Any], again: Mapping[Run, Any]) -> list[dict[str, Any]]:
+    """The searches as in the JSON."""
+    return [
         {"task": task, "model": model, "seed": seed, "best_s": best(found["points"])}
         | {"wall_clock_s": found["points"][-1][0], "phases_s": found["phases_s"]}
         | {"improvements": improvements(found["points"]), "again": again.get((task, model, seed))}
         for (task, model, seed), found in runs.items()
     ]
+
+
+def _write(arguments: argparse.Namespace, runs: Mapping[Run, Any], again: Mapping[Run, Any]) -> None:
     settings = {"trials": arguments.trials, "seeds": arguments.seeds, "threads": usable_cores()}
     settings |= {"models": arguments.models, "target": str(scheduler().target())}
-    write_result(arguments.json, result_name("drop_in", scheduler().name), settings, {"runs": per_run})
-
-
-def comparison(
-    runs: Mapping[Run, Mapping[str, Any]], again: Mapping[Run, Mapping[str, Any]], baseline: str
-) -> list[tuple[str, ...]]:
-    """A row for each model: geometric means over tasks and seeds, relative to a baseline of the same task and seed.
-
-    The columns are the fastest latency after each of :data:`_AFTER`, the final programs measured again, the largest of
-    those ratios, and the wall clock.
-    """
-    rows = []
-    for model in dict.fromkeys(model for _, model, _ in runs):
-        ratios: list[list[float]] = []
-        for task, name, seed in runs:
-            run, other = (task, name, seed), (task, baseline, seed)
-            if name != model or other not in runs or run not in again or other not in again:
-                continue
-            points: tuple[Points, Points] = (runs[run]["points"], runs[other]["points"])
-            after = [best(points[0], trials) / best(points[1], trials) for trials in _AFTER]
-            measured = again[run]["latency_s"] / again[other]["latency_s"]
-            ratios.append([*after, measured, points[0][-1][0] / points[1][-1][0]])
-        if ratios:
-            *means, final, clock = np.exp(np.log(ratios).mean(0))
-            largest = max(row[-2] for row in ratios)
-            rows.append((model, *(f"{value:.2f}" for value in (*means, final, largest, clock))))
-    return rows
+    write_result(arguments.json, result_name("drop_in", scheduler().name), settings, {"runs": _saved(runs, again)})
 
 
 def main() -> None:

@@ -202,6 +202,24 @@ def learning_curves(models: Mapping[str, Sequence[tuple[int, float, float]]], la
     return figure(draw)
 
 
+def mean_descents(models: Mapping[str, tuple[Sequence[float], Sequence[float]]], against: str) -> Markup:
+    """The mean best latency of the searches with each model, relative to the best of all, on logarithmic axes.
+
+    Args:
+        models: Model -> points along both axes.
+        against: Name of the horizontal axis.
+    """
+    palette = matplotlib.colormaps["tab10"]
+
+    def draw(axes: Any) -> None:
+        for number, (model, (x, y)) in enumerate(models.items()):
+            axes.step(x, y, where="post", linewidth=1.4, color=palette(number), label=model)
+        axes.set(xlabel=against, ylabel="latency / best of all searches", xscale="log", yscale="log")
+        axes.legend(frameon=False, fontsize=8)
+
+    return figure(draw)
+
+
 def descents(task: str, models: Mapping[str, Sequence[Improvements]], against: str) -> Markup:
     """Best latency of the searches of a task, a thin line for each seed.
 

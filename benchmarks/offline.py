@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from common import DATA, WORK, result_name
+from common import DATA, HELD_OUT, WORK, result_name
 from stores import thin_out
-from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.schedulers import scheduler
 
 #: Called with the options, the folders of measured programs, and the folders of graph stores and of finished runs.
@@ -25,7 +24,7 @@ def run_offline(options: argparse.ArgumentParser, name: str, benchmark: Benchmar
         name: Of the benchmark.
         benchmark: The work of the script.
     """
-    data, tested = DATA[scheduler().name], TEST_NETWORKS[scheduler().name]
+    data, tested = DATA[scheduler().name], HELD_OUT[scheduler().name]
     options.add_argument("--data", type=Path, nargs="+", default=data, help="folders of measured programs")
     options.add_argument(
         "--held-out", nargs="+", default=tested, metavar="NETWORK", help="held-out networks, to test on"

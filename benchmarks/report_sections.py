@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 import engines_tables
 import figures
+import search_curves
 from common import cell
 from tvm_gnn_cost.graphs.embedding import plot_vectors
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, Checkpoint
@@ -194,6 +195,30 @@ def _learning(results: Results) -> Iterator[Section]:
     ]
     columns = ("model", "tasks", "programs", *(_METRICS[metric] for metric in shown))
     yield Section("Learning curves", text, ("curves",), columns, rows, pictures)
+
+
+def _drop_in(results: Results) -> Iterator[Section]:
+    for scheduler, name, metrics in _by_scheduler(results, "drop_in"):
+        settings, runs = results[name]["settings"], metrics["runs"]
+        rows = [
+            (baseline, *row)
+            for baseline in search_curves.DROP_IN_BASELINES
+            for row in search_curves.drop_in_rows(runs, baseline)
+            if row[0] != baseline
+        ]
+        text = (
+            f"TVM's own search of {len({run['task'] for run in runs})} tasks in TVM's own design space, "
+            f"{settings['trials']} programs, where only the cost model changes; XGBModel() scores at random until it "
+            "has 100 measurements. Ratios of latencies are geometric means over tasks and seeds, except for the median "
+            "of the latency after 16 programs by the baseline's after 64. The figures have the mean over the tasks and "
+            "seeds that all models have searched."
+        )
+        columns = ("baseline", *search_curves.DROP_IN_COLUMNS)
+        pictures = [
+            figures.mean_descents(search_curves.relative_curves(runs, against), against)
+            for against in ("trials", "seconds")
+        ]
+        yield Section(f"In TVM's own search, {scheduler}", text, (name,), columns, rows, pictures)
 
 
 def _searches(results: Results) -> Iterator[Section]:
@@ -485,7 +510,7 @@ def _tpugraphs(results: Results) -> Iterator[Section]:
 #: Sections in their order, with the result without which there is none.
 _SECTIONS = (
     *((None, _summary), (None, _accuracy), (None, _by_task), ("accuracy-tpgnn", _tpgnn), ("curves", _learning)),
-    *((None, _searches), ("zoo", _zoo), ("engines", _engines), ("kernels", _kernels)),
+    *((None, _drop_in), (None, _searches), ("zoo", _zoo), ("engines", _engines), ("kernels", _kernels)),
     ("conformance", _conformance),
     ("cuda_programs", _cuda),
     *(("gpu_training", _gpu_training), ("gpu_search", _gpu_search), ("soak", _soak)),

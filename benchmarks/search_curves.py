@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -38,6 +38,91 @@ def improvements(points: Points) -> list[list[float]]:
         if math.isfinite(latency) and (not faster or latency < faster[-1][2]):
             faster.append([seconds, trial, latency])
     return [*faster, [points[-1][0], len(points), faster[-1][2]]] if faster else []
+
+
+#: Models that ``drop_in.py`` compares with.
+DROP_IN_BASELINES = ("XGBModel()", "XGBModel(num_warmup_samples=1)", "XGBModel, our records")
+
+#: Trials after which :func:`drop_in_rows` compares latencies, and the heads of its columns.
+_AFTER = (1, 16, 64, 200)
+DROP_IN_COLUMNS = (
+    *("model", *(f"after {trials}" for trials in _AFTER), "16 / its 64"),
+    *("measured again", "largest", "wall clock", "searches"),
+)
+
+
+def _after(run: Mapping[str, Any], trials: int) -> float:
+    """The minimum latency of a saved run's first ``trials`` programs."""
+    return min((latency for _, trial, latency in run["improvements"] if trial <= trials), default=math.inf)
+
+
+def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple[str, ...]]:
+    """A row for each model of ``drop_in.py``: ratios to a baseline's search of the same task with the same seed.
+
+    They are the latency after each of :data:`_AFTER` programs, the latency after 16 programs to that of the baseline
+    after 64, the final programs measured again, the largest of the latter, the wall clock, and the number of searches.
+    All but the largest are geometric means over tasks and seeds; 16 to 64 is the median.
+
+    Args:
+        runs: The searches in the benchmark's JSON.
+        baseline: Name of a model.
+    """
+    baselines = {(run["task"], run["seed"]): run for run in runs if run["model"] == baseline and run["again"]}
+    rows = []
+    for model in dict.fromkeys(run["model"] for run in runs):
+        pairs = [
+            (run, baselines[run["task"], run["seed"]])
+            for run in runs
+            if run["model"] == model and run["again"] and (run["task"], run["seed"]) in baselines
+        ]
+        if not pairs:
+            continue
+        after = [_mean([_after(run, trials) / _after(other, trials) for run, other in pairs]) for trials in _AFTER]
+        early = statistics.median(_after(run, 16) / _after(other, 64) for run, other in pairs)
+        again = [run["again"]["latency_s"] / other["again"]["latency_s"] for run, other in pairs]
+        clock = _mean([run["wall_clock_s"] / other["wall_clock_s"] for run, other in pairs])
+        numbers = (*after, early, _mean(again), max(again), clock)
+        rows.append((model, *(f"{number:.2f}" for number in numbers), str(len(pairs))))
+    return rows
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str, tuple[list[float], list[float]]]:
+    """Model -> points of its mean curve: trials or seconds, and the latency relative to the task's best.
+
+    The mean is geometric, over the tasks and seeds that all models have searched. It begins where all searches of the
+    model have a program. The best of a task is that of all its searches.
+
+    Args:
+        runs: The searches in the benchmark's JSON.
+        against: ``trials`` or ``seconds``.
+    """
+    column = {"seconds": 0, "trials": 1}[against]
+    runs = [run for run in runs if run["improvements"]]
+    models = list(dict.fromkeys(run["model"] for run in runs))
+    searched = [{(run["task"], run["seed"]) for run in runs if run["model"] == model} for model in models]
+    common = set.intersection(*searched) if searched else set()
+    bests: dict[str, float] = {}
+    for run in runs:
+        bests[run["task"]] = min(run["improvements"][-1][2], bests.get(run["task"], math.inf))
+    curves = {}
+    for model in models:
+        of_model = [run for run in runs if run["model"] == model and (run["task"], run["seed"]) in common]
+        if not of_model:
+            continue
+        x, y = [], []
+        first = max(run["improvements"][0][column] for run in of_model)
+        places = {point[column] for run in of_model for point in run["improvements"]}
+        for place in sorted(place for place in places if place >= first):
+            latencies = [min(p[2] for p in run["improvements"] if p[column] <= place) for run in of_model]
+            x.append(place)
+            y.append(_mean([latency / bests[run["task"]] for run, latency in zip(of_model, latencies, strict=True)]))
+        curves[model] = (x, y)
+    return curves
 
 
 def compare_runs(runs: Runs, baseline: str) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress, TaskID
 
-from common import DATA, console
+from common import DATA, HELD_OUT, console
 from tvm_gnn_cost import GraphStore, extract
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
 from tvm_gnn_cost.datasets.records import RECORDS, WORKLOADS, find_file, open_file
-from tvm_gnn_cost.datasets.split import TEST_NETWORKS
+from tvm_gnn_cost.datasets.split import networks_named
 from tvm_gnn_cost.datasets.tenset import is_tenset, parse_record, record_files, record_lines
 from tvm_gnn_cost.graphs.program_graph import Detail
 from tvm_gnn_cost.progress import Advanced, Event
@@ -53,7 +53,7 @@ def measured_on(data: Sequence[Path]) -> list[Any]:
 def learned_from(scheduler: str, stores: Path) -> MeasuredPrograms:
     """The programs that a scheduler's shipped checkpoint learned from, with per-store features."""
     programs = GraphStore(extract_store(DATA[scheduler], stores, "statements")).load(with_features=True)
-    parts = split_programs(programs, TEST_NETWORKS[scheduler], 0)
+    parts = split_programs(programs, HELD_OUT[scheduler], 0)
     return programs.select(np.concatenate([parts.train, parts.validation]))
 
 
@@ -73,8 +73,12 @@ def _machines(data: Path) -> list[str]:
 
 def _few_tasks(networks_of: Mapping[str, Collection[str]], tested: Sequence[str]) -> set[str]:
     """The tasks of a quick run, from the networks of each task of a machine."""
-    others = [task for task, networks in networks_of.items() if set(networks).isdisjoint(tested)]
-    first = [next((task for task, networks in networks_of.items() if one in networks), None) for one in tested]
+    others = [
+        task for task, networks in networks_of.items() if not any(networks_named(one, networks) for one in tested)
+    ]
+    first = [
+        next((task for task, networks in networks_of.items() if networks_named(one, networks)), None) for one in tested
+    ]
     return {*others[:: max(1, len(others) // _QUICK_TASKS)], *(task for task in first if task is not None)}
 
 
@@ -89,7 +93,7 @@ def _thin_out_tenset(data: Path, folder: Path) -> None:
         files = record_files(data / "measure_records", hardware)
         task_of = {file: parse_record(next(record_lines(file))).workload_key for file in files}
         networks_of = {task: weights.get(task, {}) for task in task_of.values()}
-        few = _few_tasks(networks_of, TEST_NETWORKS["auto-scheduler"])
+        few = _few_tasks(networks_of, HELD_OUT["auto-scheduler"])
         (folder / "measure_records" / hardware).mkdir(parents=True)
         for file, task in task_of.items():
             if task in few:
@@ -104,7 +108,7 @@ def _thin_out_database(data: Path, folder: Path) -> None:
     measured = [json.loads(line)["task"] for line in lines]
     weights = {task["hash"]: task["weights"] for task in map(json.loads, _content(data, "tasks.jsonl").splitlines())}
     networks_of = {task: weights[task] for task, programs in Counter(measured).items() if programs > 4}
-    few = _few_tasks(networks_of, TEST_NETWORKS["meta-schedule"])
+    few = _few_tasks(networks_of, HELD_OUT["meta-schedule"])
     kept = [i for i, task in enumerate(measured) if task in few]
     (folder / RECORDS).write_bytes(b"".join(records[i] for i in kept))
     (folder / sidecar).write_bytes(b"".join(lines[i] for i in kept))

@@ -20,6 +20,7 @@ from rich.progress import Progress
 from common import console
 from tvm_gnn_cost import GraphStore
 from tvm_gnn_cost.datasets.programs import MeasuredPrograms
+from tvm_gnn_cost.datasets.records import find_file, open_file
 from tvm_gnn_cost.datasets.split import Split, networks_named
 from tvm_gnn_cost.evaluation import compare
 from tvm_gnn_cost.evaluation.metrics import evaluate
@@ -61,9 +62,32 @@ def rows_of_networks(programs: MeasuredPrograms, rows: Rows, networks: Sequence[
     return selected
 
 
-def processor_of_each(programs: MeasuredPrograms) -> npt.NDArray[np.str_]:
-    """The name of the processor that each program was measured on, from its target: str[P]."""
-    return np.array([processor_of(task.target).name for task in programs.tasks])[programs.task]
+def part_of_each(programs: MeasuredPrograms, data: Sequence[Path]) -> npt.NDArray[np.str_]:
+    """The processor that each program was measured on, and the design space if it is TVM's: str[P].
+
+    Args:
+        programs: The programs.
+        data: The folders that they come from.
+    """
+    of_tvm = {task for folder in data for task in _tasks_of_tvm(folder)}
+    processors = [processor_of(task.target).name for task in programs.tasks]
+    names = [
+        f"{processor}, TVM's design space" if (task.hash, processor) in of_tvm else processor
+        for task, processor in zip(programs.tasks, processors, strict=True)
+    ]
+    return np.array(names)[programs.task]
+
+
+def _tasks_of_tvm(folder: Path) -> Iterator[tuple[str, str]]:
+    """Hash and processor of the tasks of a folder with programs of TVM's design space."""
+    card = find_file(folder, "card.json")
+    if card is None or (about := json.loads(card.read_text())).get("space") != "tvm":
+        return
+    tasks = find_file(folder, "tasks.jsonl")
+    assert tasks is not None, f"{folder} has no tasks"
+    with open_file(tasks) as lines:
+        for line in lines:
+            yield json.loads(line)["hash"], processor_of(json.dumps(about["target"])).name
 
 
 @dataclass(frozen=True)
@@ -153,12 +177,14 @@ class Job:
         seed: Also of the validation tasks and the share.
         store: Graph store of the measured programs.
         share: What the model learns from.
+        data: The folders that the programs of the store come from.
     """
 
     name: str
     seed: int
     store: Path
     share: Share = Share()
+    data: tuple[Path, ...] = ()
 
 
 def run_all(
@@ -174,7 +200,8 @@ def run_all(
         runs: Folder of the saved runs.
 
     Yields:
-        The job and its result: the metrics of ``all`` and of each network; ``processors``, the metrics by processor;
+        The job and its result: the metrics of ``all`` and of each network; ``processors``, the metrics by
+        processor and design space;
         ``alone``, the same for each of :data:`ALONE`; ``train_tasks`` and ``train_programs``, including validation.
     """
     for job, result in one_a_core([joblib.delayed(_run)(job, held_out, epochs, runs) for job in jobs], quick):
@@ -219,21 +246,23 @@ def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
         models = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
         test = programs.select(rows_of_networks(programs, parts.test, held_out))
         learned = programs.task[np.concatenate([parts.train, parts.validation])]
-        results = {name: _tested(model, test, held_out) for name, model in models.items()}
+        part_of = part_of_each(test, job.data)
+        results = {name: _tested(model, test, held_out, part_of) for name, model in models.items()}
         counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
         return results.pop(job.name) | {"alone": results} | counts
 
     return job, saved(runs, f"{job.name}-{job.seed}", key, compute)
 
 
-def _tested(model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str]) -> dict[str, Any]:
-    """The metrics of all networks together, of each network and of each processor."""
+def _tested(
+    model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str], part_of: npt.NDArray[np.str_]
+) -> dict[str, Any]:
+    """The metrics of all networks together, of each network and of each part of :func:`part_of_each`."""
     scores, predicted = model(test)
     result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0], "processors": {}}
     result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
-    processors = processor_of_each(test)
-    for name in np.unique(processors).tolist():
-        rows = np.flatnonzero(processors == name)
+    for name in np.unique(part_of).tolist():
+        rows = np.flatnonzero(part_of == name)
         result["processors"][name] = evaluate(test.select(rows), scores[rows], predicted[rows], tuple(held_out))[0]
     return result
 

@@ -124,6 +124,13 @@ def test_the_roofline_is_the_slower_of_operations_and_bytes() -> None:
     assert [one["of_roofline"] for one in found.as_json()["tasks"]] == pytest.approx([0.15, 0.4])
 
 
+def test_a_task_faster_than_the_matrix_product_is_the_roofline_itself() -> None:
+    found = result()
+    found.end_to_end = replace(END_TO_END, matrix_product=2e9)
+    assert found.share_of_matrix_product(4e9, 1.0) == 2
+    assert [one["of_roofline"] for one in found.as_json()["tasks"]] == pytest.approx([0.375, 1.0])
+
+
 def test_of_two_tasks_that_compute_the_same_the_faster_one_is_used() -> None:
     found = result()
     found.tasks += [TaskResult("c", 2, None, flops=1e9, instead_of=0)]

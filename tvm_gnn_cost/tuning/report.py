@@ -203,8 +203,8 @@ def _kept(result: TuneResult) -> str:
     sentences = ["Slowest first; share of the weighted sum."]
     if result.copies:
         sentences.append(
-            "Roofline: the time of the operations at the speed of a large matrix product, or of the bytes at the speed "
-            "of a copy, whichever is longer; reads alone may be faster."
+            "Roofline: the time of the operations at the speed of a large matrix product or of the fastest task, or of "
+            "the bytes at the speed of a copy, whichever is longer; reads alone may be faster."
         )
     slower = [task.name for task in used if task.best is not None and not task.improved]
     if result.settings.trials == 0:

@@ -338,10 +338,13 @@ class TuneResult:
     def share_of_roofline(self, task: TaskResult) -> float | None:
         """The least time that a task's operations and its bytes need on this machine, relative to its latency.
 
-        The operations take as long as in a large matrix product, the bytes as in a copy (Williams et al. 2009, The
-        roofline model). None if unknown.
+        The operations take as long as in PyTorch's product of large matrices, or as in the fastest task, since PyTorch
+        does not know every processor; the bytes take as long as in a copy (Williams et al. 2009, The roofline model).
+        None if unknown.
         """
-        share = self.share_of_matrix_product(task.flops, task.latency) or 0.0
+        own = self.share_of_matrix_product(task.flops, task.latency) or 0.0
+        shares = [self.share_of_matrix_product(one.flops, one.latency) or 0.0 for one in self.tasks]
+        share = own / max(1.0, *shares)
         if self.copies and math.isfinite(task.latency):
             share = max(share, seconds_to_copy(task.bytes, self.copies) / task.latency)
         return share or None

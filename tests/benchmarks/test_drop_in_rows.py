@@ -1,0 +1,55 @@
+"""The comparison of TVM's own searches with different cost models."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+import tests.benchmarks.test_quick  # noqa: F401  (puts the scripts on sys.path)
+
+search_curves = importlib.import_module("search_curves")
+
+# The page of the results is made in this environment.
+pytestmark = pytest.mark.needs("s_tir")
+
+
+def run(model: str, seed: int, improvements: list[list[float]], again: float | None) -> dict[str, Any]:
+    return {
+        **{"task": "conv", "model": model, "seed": seed, "improvements": improvements},
+        "wall_clock_s": improvements[-1][0],
+        "again": None if again is None else {"latency_s": again},
+    }
+
+
+RUNS = [
+    run("XGBModel()", 0, [[1.0, 1, 8.0], [3.0, 60, 4.0], [9.0, 200, 2.0]], 2.0),
+    run("XGBModel()", 1, [[1.0, 1, 8.0], [8.0, 200, 8.0]], 8.0),
+    run("GNNCostModel()", 0, [[1.0, 1, 2.0], [4.0, 30, 1.0], [18.0, 200, 1.0]], 1.0),
+    run("GNNCostModel()", 1, [[2.0, 1, 8.0], [16.0, 200, 8.0]], 4.0),
+]
+
+
+def test_rows_are_geometric_means_over_tasks_and_seeds() -> None:
+    rows = search_curves.drop_in_rows(RUNS, "XGBModel()")
+    assert len(rows[0]) == len(search_curves.DROP_IN_COLUMNS)
+    assert rows[0] == ("XGBModel()", "1.00", "1.00", "1.00", "1.00", "1.50", "1.00", "1.00", "1.00", "2")
+    assert rows[1] == ("GNNCostModel()", "0.50", "0.50", "0.50", "0.71", "0.75", "0.50", "0.50", "2.00", "2")
+
+
+def test_searches_without_their_baseline_or_a_second_measurement_do_not_count() -> None:
+    unmeasured = run("GNNCostModel()", 1, RUNS[3]["improvements"], None)
+    (row,) = search_curves.drop_in_rows([RUNS[0], RUNS[2], unmeasured], "XGBModel()")[1:]
+    assert row[-1] == "1"
+    assert search_curves.drop_in_rows(RUNS[2:], "XGBModel()") == []
+
+
+def test_mean_curves_begin_where_all_searches_have_a_program() -> None:
+    curves = search_curves.relative_curves(RUNS, "trials")
+    x, y = curves["GNNCostModel()"]
+    # Relative to the best of the task, 1: geometric means of 2 and 8, of 1 and 8.
+    assert (x, y) == ([1, 30, 200], pytest.approx([4.0, 8**0.5, 8**0.5]))
+    x, y = search_curves.relative_curves(RUNS, "seconds")["GNNCostModel()"]
+    assert (x[0], y[0]) == (2.0, pytest.approx(4.0))
+    assert set(search_curves.relative_curves([*RUNS, run("Other", 2, [[1, 1, 1.0]], 1.0)], "trials")) == set()
