@@ -153,8 +153,10 @@ class OfflineMLP:
         out = np.full(len(programs), -np.inf)
         for task in np.unique(programs.task[rows]).tolist():
             members = [i for i in rows if programs.task[i] == task]
+            # TVM's scores of a batch of one program have no axis, and it cannot join them with others.
+            scored = members + members[-1:] * (len(members) % self.trainer.batch_size == 1)
             with torch.inference_mode():
-                out[members] = np.atleast_1d(self.trainer.predict_incremental([features[i] for i in members]))
+                out[members] = self.trainer.predict_incremental([features[i] for i in scored])[: len(members)]
         out[np.isneginf(out)] = out[rows].min() if rows else 0.0
         return out
 
