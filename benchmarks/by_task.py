@@ -8,6 +8,7 @@ program.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
         {"task": rows[0].task, "programs": rows[0].programs}
         | {name: round(row.metrics["pairwise_accuracy"], 4) for name, row in zip(models, rows, strict=True)}
         for rows in zip(*(rows for _, rows in evaluated.values()), strict=True)
+        # NaN where no two programs of the task differ.
+        if not math.isnan(rows[0].metrics["pairwise_accuracy"])
     ]
     columns = ("task", "programs", *(f"{name}, pairwise accuracy" for name in models))
     cells = [(task["task"], str(task["programs"]), *(f"{task[name]:.3f}" for name in models)) for task in tasks]
