@@ -76,6 +76,7 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     """Runs what is missing in the folder ``finished``, prints the tables, and writes the JSON after each task."""
     arguments.runs = finished
     finished.mkdir(parents=True, exist_ok=True)
+    saved: list[dict[str, Any]] = []
     runs: dict[Run, dict[str, Any]] = {}
     again: dict[Run, dict[str, Any]] = {}
     for seed in range(arguments.seeds):
@@ -92,8 +93,8 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
                     paths[task, model, seed] = path.with_suffix(".so")
             rows = _in_process(_measure_again, task, list(paths.values()), arguments)
             again |= dict(zip(paths, rows, strict=True))
-            _write(arguments, runs, again)
-    saved = _saved(runs, again)
+            saved = _saved(runs, again)
+            _write(arguments, saved)
     for baseline in (one for one in DROP_IN_BASELINES if one in arguments.models):
         console.print(table_of(f"latency / that of {baseline}", DROP_IN_COLUMNS, drop_in_rows(saved, baseline)))
 
@@ -108,10 +109,10 @@ def _saved(runs: Mapping[Run, Any], again: Mapping[Run, Any]) -> list[dict[str, 
     ]
 
 
-def _write(arguments: argparse.Namespace, runs: Mapping[Run, Any], again: Mapping[Run, Any]) -> None:
+def _write(arguments: argparse.Namespace, saved: Sequence[Mapping[str, Any]]) -> None:
     settings = {"trials": arguments.trials, "seeds": arguments.seeds, "threads": usable_cores()}
     settings |= {"models": arguments.models, "target": str(scheduler().target())}
-    write_result(arguments.json, result_name("drop_in", scheduler().name), settings, {"runs": _saved(runs, again)})
+    write_result(arguments.json, result_name("drop_in", scheduler().name), settings, {"runs": saved})
 
 
 def main() -> None:

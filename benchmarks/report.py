@@ -39,17 +39,8 @@ _OPTIONS = {
 #: All results.
 NAMES = (
     *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "conformance"),
-    *(
-        "cuda_programs",
-        "curves",
-        "drop_in",
-        "drop_in-auto-scheduler",
-        "end_to_end",
-        "end_to_end-random",
-        "engines",
-        "extraction",
-        "gpu_search",
-    ),
+    *("cuda_programs", "curves", "drop_in", "drop_in-auto-scheduler", "end_to_end", "end_to_end-random"),
+    *("engines", "extraction", "gpu_search"),
     *("gpu_training", "kernels", "kills"),
     *("kills-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest", "scale", "scale-auto-scheduler"),
     *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed", "zoo"),

@@ -51,9 +51,14 @@ DROP_IN_COLUMNS = (
 )
 
 
-def _after(run: Mapping[str, Any], trials: int) -> float:
-    """The minimum latency of a saved run's first ``trials`` programs."""
-    return min((latency for _, trial, latency in run["improvements"] if trial <= trials), default=math.inf)
+#: Columns of :func:`improvements`.
+_COLUMNS = {"seconds": 0, "trials": 1}
+
+
+def _after(run: Mapping[str, Any], limit: float, against: str = "trials") -> float:
+    """The minimum latency of a saved run's programs up to a number of trials or seconds."""
+    column = _COLUMNS[against]
+    return min((point[2] for point in run["improvements"] if point[column] <= limit), default=math.inf)
 
 
 def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple[str, ...]]:
@@ -77,18 +82,14 @@ def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple
         ]
         if not pairs:
             continue
-        after = [_mean([_after(run, trials) / _after(other, trials) for run, other in pairs]) for trials in _AFTER]
+        mean = statistics.geometric_mean
+        after = [mean(_after(run, trials) / _after(other, trials) for run, other in pairs) for trials in _AFTER]
         early = statistics.median(_after(run, 16) / _after(other, 64) for run, other in pairs)
         again = [run["again"]["latency_s"] / other["again"]["latency_s"] for run, other in pairs]
-        clock = _mean([run["wall_clock_s"] / other["wall_clock_s"] for run, other in pairs])
-        numbers = (*after, early, _mean(again), max(again), clock)
+        clock = mean(run["wall_clock_s"] / other["wall_clock_s"] for run, other in pairs)
+        numbers = (*after, early, mean(again), max(again), clock)
         rows.append((model, *(f"{number:.2f}" for number in numbers), str(len(pairs))))
     return rows
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    """The geometric mean."""
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str, tuple[list[float], list[float]]]:
@@ -101,7 +102,7 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
         runs: The searches in the benchmark's JSON.
         against: ``trials`` or ``seconds``.
     """
-    column = {"seconds": 0, "trials": 1}[against]
+    column = _COLUMNS[against]
     runs = [run for run in runs if run["improvements"]]
     models = list(dict.fromkeys(run["model"] for run in runs))
     searched = [{(run["task"], run["seed"]) for run in runs if run["model"] == model} for model in models]
@@ -118,9 +119,8 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
         first = max(run["improvements"][0][column] for run in of_model)
         places = {point[column] for run in of_model for point in run["improvements"]}
         for place in sorted(place for place in places if place >= first):
-            latencies = [min(p[2] for p in run["improvements"] if p[column] <= place) for run in of_model]
             x.append(place)
-            y.append(_mean([latency / bests[run["task"]] for run, latency in zip(of_model, latencies, strict=True)]))
+            y.append(statistics.geometric_mean(_after(run, place, against) / bests[run["task"]] for run in of_model))
         curves[model] = (x, y)
     return curves
 

@@ -85,9 +85,10 @@ def _tasks_of_tvm(folder: Path) -> Iterator[tuple[str, str]]:
         return
     tasks = find_file(folder, "tasks.jsonl")
     assert tasks is not None, f"{folder} has no tasks"
+    processor = processor_of(json.dumps(about["target"])).name
     with open_file(tasks) as lines:
         for line in lines:
-            yield json.loads(line)["hash"], processor_of(json.dumps(about["target"])).name
+            yield json.loads(line)["hash"], processor
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,9 @@ def run_all(
         runs: Folder of the saved runs.
 
     Yields:
-        The job and its result: the metrics of ``all`` and of each network; ``processors``, the metrics by
-        processor and design space;
-        ``alone``, the same for each of :data:`ALONE`; ``train_tasks`` and ``train_programs``, including validation.
+        The job and its result: the metrics of ``all`` and of each network; ``processors``, the metrics by processor
+        and design space; ``alone``, the same for each of :data:`ALONE`; ``train_tasks`` and ``train_programs``,
+        including validation.
     """
     for job, result in one_a_core([joblib.delayed(_run)(job, held_out, epochs, runs) for job in jobs], quick):
         accuracy = result["all"]["pairwise_accuracy"]

@@ -39,13 +39,14 @@ def test_it_learns_to_rank(mlp: OfflineMLP, programs: MeasuredPrograms) -> None:
     assert np.corrcoef(scores[known], programs.throughput()[known])[0, 1] > 0.3
 
 
-def test_a_single_program_and_a_batch_with_one_left_are_scored(mlp: OfflineMLP, programs: MeasuredPrograms) -> None:
+def test_a_single_program_and_a_batch_with_one_left_are_scored(
+    mlp: OfflineMLP, programs: MeasuredPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = programs.select(np.array([0]))
     assert mlp.predict(one).shape == (1,)
-    mlp.trainer.batch_size = 4
+    monkeypatch.setattr(mlp.trainer, "batch_size", 4)
     assert len(programs.select(np.arange(5)).tasks) == 1
     assert np.isfinite(mlp.predict(programs.select(np.arange(5)))).all()
-    mlp.trainer.batch_size = 128
 
 
 def test_a_seed_gives_the_same_model_and_shifts_no_other_random_numbers(
