@@ -29,7 +29,7 @@ from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
-from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_task, search
+from tvm_gnn_cost.tuning.search import ResultListener, Screening, numbers_of_samples, search
 
 
 class Curve(ResultListener):
@@ -74,7 +74,8 @@ def search_task(task: Task, model: str, seed: int, trials: int, batch: int, popu
 
             search_with_tvm(task, cost_model, Path(folder), curve)
             return curve.points
-        screening = Screening(chosen, cost_model, target, samples_of_a_task(1), seed)
+        (samples,) = numbers_of_samples(result.tasks)
+        screening = Screening(chosen, cost_model, target, {task.key: samples}, seed)
         search(chosen, [task], cost_model, screening, curve)
     return curve.points
 

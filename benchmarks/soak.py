@@ -24,7 +24,7 @@ from setups import setup
 from tvm_gnn_cost.progress import ignore
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult
-from tvm_gnn_cost.tuning.search import ResultListener, Screening, samples_of_a_task, search
+from tvm_gnn_cost.tuning.search import ResultListener, Screening, numbers_of_samples, search
 
 #: Number of candidates that are scored after every batch, and of calls, of which the median counts.
 _SCORED, _CALLS = 64, 3
@@ -105,14 +105,17 @@ def soak(network: str, minutes: float | None, trials: int | None, work_dir: Path
     chosen, target = scheduler(), scheduler().target()
     tasks = chosen.tasks(chosen.network(network), target)
     settings = Settings(network, trials, minutes, "gnn", 0, str(target), 8, 64, chosen.name)
-    tuned = [TaskResult(task.name, task.weight, None, flops=chosen.flops(task)) for task in tasks]
+    tuned = [
+        TaskResult(task.name, task.weight, None, flops=chosen.flops(task), bytes=chosen.traffic(task)) for task in tasks
+    ]
     result = TuneResult(settings, {}, {}, "", tasks=tuned)
     model = chosen.cost_model("gnn", 0, len(tasks), settings.batch_size)
     largest = max(tasks, key=chosen.flops)
     candidates = chosen.sample(largest, target, _SCORED, seed=0)
     context = setup().context(largest, target)
     watch = Watch(result, work_dir, lambda: model.predict(context, candidates))
-    search(chosen, tasks, model, Screening(chosen, model, target, samples_of_a_task(len(tasks)), 0), watch)
+    samples = dict(zip([task.key for task in tasks], numbers_of_samples(tuned), strict=True))
+    search(chosen, tasks, model, Screening(chosen, model, target, samples, 0), watch)
     return watch.samples
 
 

@@ -47,6 +47,16 @@ def test_accuracy_says_the_metrics_of_every_model(tmp_path: Path) -> None:
     assert rows["constant"]["pairwise_accuracy"]["mean"] == 0.5
 
 
+@pytest.mark.slow_with("auto_scheduler")
+@pytest.mark.needs("tvm")
+def test_updates_compares_each_variant_with_none(tmp_path: Path) -> None:
+    found = quick_run("updates", ["parts"], tmp_path / "result.json")
+    everything = found["parts"]["all"]
+    assert everything["tasks"] > 0
+    assert list(everything["models"])[:2] == ["no updates", "updates"]
+    assert sum(part["tasks"] for name, part in found["parts"].items() if name != "all") == everything["tasks"]
+
+
 @pytest.mark.needs("s_tir")
 def test_by_task_has_every_task_and_program(tmp_path: Path) -> None:
     found = quick_run("by_task", ["models", "tasks", "throughput"], tmp_path / "result.json")

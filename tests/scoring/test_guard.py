@@ -12,15 +12,13 @@ from tests import synthetic
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
-from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
+from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.scoring.guard import GuardedModel
-
-SETTINGS = UpdateSettings(nodes_per_update=2000)
 
 
 @pytest.fixture
 def model(checkpoint: str) -> GuardedModel:
-    return GuardedModel(CostModel.load(checkpoint, SETTINGS), "meta-schedule")
+    return GuardedModel(CostModel.load(checkpoint), "meta-schedule")
 
 
 def broken() -> ProgramGraphs:
@@ -150,7 +148,7 @@ def test_timings_are_told_apart(model: GuardedModel) -> None:
 def test_save_and_load_restore_the_model(model: GuardedModel, checkpoint: str, tmp_path: Path) -> None:
     model.update("dense", lambda: synthetic.graphs(8), np.linspace(1e-3, 1e-2, 8))
     model.model.save(tmp_path / "search.safetensors")
-    restored = GuardedModel(CostModel.load(checkpoint, SETTINGS), "meta-schedule")
+    restored = GuardedModel(CostModel.load(checkpoint), "meta-schedule")
     restored.load(tmp_path / "search.safetensors")
     for one in (model, restored):
         one.update("conv", lambda: synthetic.graphs(6, seed=1), np.linspace(1e-3, 1e-2, 6))

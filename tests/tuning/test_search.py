@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import Task
 from tvm_gnn_cost.tuning import search as module
 from tvm_gnn_cost.tuning.result import Settings, TaskResult, TuneResult, load_result
-from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, open_tasks, search
+from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, numbers_of_samples, open_tasks, search
 
 NETWORKS = {"meta-schedule": "perceptron", "auto-scheduler": "mlp"}
 
@@ -43,7 +44,16 @@ def fresh(tasks: list[Task], trials: int = 64) -> TuneResult:
 
 
 def screening(model: Any, samples: int = 8) -> Screening:
-    return Screening(scheduler(), model, scheduler().target(), samples, seed=0)
+    return Screening(scheduler(), model, scheduler().target(), defaultdict(lambda: samples), seed=0)
+
+
+def test_more_candidates_of_larger_tasks_are_scored() -> None:
+    sizes = [(1, 3e9, 0.0), (3, 1e9, 0.0), (2, 0.0, 3e7), (1, 0.0, 1e6), (1, 0.0, 0.0)]
+    tasks = [TaskResult("task", weight, None, flops=flops, bytes=size) for weight, flops, size in sizes]
+    assert numbers_of_samples(tasks) == [512, 512, 218, 24, 24]
+    assert numbers_of_samples(tasks, measured=False) == [512, 512, 436, 24, 24]
+    assert numbers_of_samples(tasks[:1]) == [512]
+    assert numbers_of_samples(tasks[-1:]) == [24]
 
 
 @pytest.mark.needs("tvm")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +96,15 @@ class BufferStoreTrees:
 
 
 def grow_trees(
-    stores: BufferStores, throughput: Floats, task: npt.NDArray[np.int32], count: int, seed: int
+    stores: BufferStores,
+    throughput: Floats,
+    task: npt.NDArray[np.int32],
+    count: int,
+    seed: int,
+    *,
+    start: npt.NDArray[np.float64] | None = None,
+    weight: npt.NDArray[np.float64] | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> BufferStoreTrees:
     """Trains trees on P programs.
 
@@ -103,22 +114,28 @@ def grow_trees(
         task: int32[P], index of the task.
         count: Number of trees.
         seed: Seed of the pairs of programs, and of the rows and columns of each tree.
+        start: float64[P], scores that the trees are added to; 0 if None.
+        weight: float64[P], weight of each program, equal in a task; 1 if None.
+        settings: XGBoost's parameters that differ from those of a training.
     """
-    fast, slow, weight = _pairs(throughput, task, seed)
+    fast, slow, of_pair = _pairs(throughput, task, seed)
     size = len(throughput)
+    start = np.zeros(size) if start is None else start
+    of_pair = of_pair if weight is None else of_pair * weight[fast]
 
     def gradient(of_each: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
         """First and second derivative of the loss with respect to the output of each buffer store."""
-        score = np.bincount(stores.batch, of_each, size)
+        score = start + np.bincount(stores.batch, of_each, size)
         wrong = 1 / (1 + np.exp(score[fast] - score[slow]))
-        slope, curve = wrong * weight, wrong * (1 - wrong) * weight
+        slope, curve = wrong * of_pair, wrong * (1 - wrong) * of_pair
         first = np.bincount(slow, slope, size) - np.bincount(fast, slope, size)
         second = np.bincount(slow, curve, size) + np.bincount(fast, curve, size)
         return first[stores.batch].astype(np.float32), np.maximum(second, 1e-6)[stores.batch].astype(np.float32)
 
     threads = torch.get_num_threads()
     data = xgboost.DMatrix(stores.x, nthread=threads)
-    return BufferStoreTrees(xgboost.train(_SETTINGS | {"seed": seed, "nthread": threads}, data, count, obj=gradient))
+    chosen = {**_SETTINGS, **settings, "seed": seed, "nthread": threads}
+    return BufferStoreTrees(xgboost.train(chosen, data, count, obj=gradient))
 
 
 def _pairs(

@@ -15,15 +15,15 @@ import torch
 from scipy.special import expit
 
 from tvm_gnn_cost.errors import InputError
+from tvm_gnn_cost.graphs.buffer_stores import row_width
 from tvm_gnn_cost.graphs.extension import OnError
 from tvm_gnn_cost.graphs.extraction import extract_graphs, extract_states
 from tvm_gnn_cost.graphs.program_graph import FILE_NAMES, Detail, ProgramGraphs
 from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.installed import has
-from tvm_gnn_cost.models.losses import combine
+from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees, grow_trees
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint
 from tvm_gnn_cost.scoring.scorer import Scorer
-from tvm_gnn_cost.scoring.tensor_file import with_prefix
 
 #: Least number and share of a population's candidates that the network scores; trees take a fraction of its time.
 _LEAST_LISTED, _SHARE_LISTED = 64, 0.25
@@ -34,44 +34,52 @@ class UpdateSettings:
     """Settings of :meth:`CostModel.update`.
 
     Attributes:
-        nodes_per_update: Maximum number of graph nodes of an update. It bounds nodes, not seconds, so that a seed gives
-            the same search on a busy machine too.
-        steps_per_program: Number of steps of an update for each program that was just measured.
-        batch_size: Number of programs in a step, half of them of the task that was just measured.
+        trees: Number of trees of an update; 0 for a model that does not learn in a search.
+        max_depth: Maximum depth of a tree.
+        learning_rate: Factor of each tree's output.
+        weight: Weight of a pair of programs of the task that was just measured, relative to other tasks' pairs.
+        others: Maximum number of programs of other tasks: the newest ones of each, the same number for each.
         buffer_size: Maximum number of programs in the replay buffer.
-        learning_rate: Learning rate of AdamW.
-        anchor: Strength of the pull towards the pre-trained weights (L2-SP, Li et al. 2018, arXiv:1802.01483).
-        loss: One of ``models.losses.LOSSES``, or several joined by ``+``.
-        seed: Seeds the draws from the buffer.
+        seed: Seeds the choice of the pairs and of the features.
     """
 
-    nodes_per_update: int = 20_000
-    steps_per_program: float = 0.5
-    batch_size: int = 16
+    trees: int = 20
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    weight: float = 4.0
+    others: int = 512
     buffer_size: int = 4096
-    learning_rate: float = 1e-4
-    anchor: float = 1e-2
-    loss: str = "hinge+mse"
     seed: int = 0
 
 
 @dataclass
 class _TaskBuffer:
-    """Measured programs of one task, the oldest first; latencies float64[P] in seconds, infinite for a failed one."""
+    """Measured programs of one task, the oldest first.
+
+    Attributes:
+        graphs: The graphs of P programs.
+        latency: float64[P] in seconds, infinite for a failed one.
+        score: float64[P], scores of the model before any update.
+    """
 
     graphs: ProgramGraphs
     latency: npt.NDArray[np.float64]
+    score: npt.NDArray[np.float64]
 
     def keep(self, rows: npt.NDArray[np.int64]) -> _TaskBuffer:
-        return _TaskBuffer(self.graphs.select(rows), self.latency[rows])
+        return _TaskBuffer(self.graphs.select(rows), self.latency[rows], self.score[rows])
+
+    def joined(self, other: _TaskBuffer) -> _TaskBuffer:
+        graphs = ProgramGraphs.concatenate([self.graphs, other.graphs])
+        latency, score = np.concatenate([self.latency, other.latency]), np.concatenate([self.score, other.score])
+        return _TaskBuffer(graphs, latency, score)
 
 
 class CostModel:
     """A trained model of programs: a graph neural network with boosted trees beside it.
 
-    An update takes a few steps from the network's present weights, half on the task that was just measured and half on
-    others from a replay buffer, and is pulled towards the pre-trained weights, so that it costs little and does not
-    drift away in a long search. The trees stay as they are.
+    What it was trained to stays as it is in a search. An update grows a few trees that start from its scores, on the
+    measured programs of the task and of other tasks in a replay buffer; their sum is added to later scores.
 
     Args:
         checkpoint: The content of its file; with :meth:`load` a path is enough.
@@ -112,8 +120,8 @@ class CostModel:
         self.checkpoint = replace(checkpoint, extra={}, extra_info={})
         self.scorer = Scorer(self.checkpoint)
         self.buffers: dict[str, _TaskBuffer] = {}
+        self.correction: BufferStoreTrees | None = None
         self.updates = 0
-        self._pretrained = [parameter.detach().clone() for parameter in self.scorer.model.parameters()]
         if checkpoint.extra_info:
             self._restore(checkpoint)
 
@@ -167,7 +175,7 @@ class CostModel:
         """
         graphs = self.graphs(programs, target)
         count = max(_LEAST_LISTED, math.ceil(_SHARE_LISTED * len(graphs)))
-        scores: npt.NDArray[np.float64] = expit(self.scorer.score_shortlist(graphs, count))
+        scores: npt.NDArray[np.float64] = expit(self.scorer.score_shortlist(graphs, count, self.correction))
         return scores
 
     def update(
@@ -178,7 +186,7 @@ class CostModel:
         *,
         task: str,
     ) -> None:
-        """Adds measured programs to the replay buffer and trains the network on it for a few steps.
+        """Adds measured programs to the replay buffer, and grows the trees that correct the scores.
 
         Args:
             programs: See :meth:`predict`; graphs without nodes are ignored.
@@ -196,14 +204,12 @@ class CostModel:
         usable = np.flatnonzero(graphs.node_counts > 0)
         if not len(usable):
             return
-        new = _TaskBuffer(graphs.select(usable), latency[usable])
+        graphs = graphs.select(usable)
+        new = _TaskBuffer(graphs, latency[usable], self.scorer.score(graphs))
         old = self.buffers.get(task)
-        if old is not None:
-            joined = ProgramGraphs.concatenate([old.graphs, new.graphs])
-            new = _TaskBuffer(joined, np.concatenate([old.latency, new.latency]))
-        self.buffers[task] = new
+        self.buffers[task] = new if old is None else old.joined(new)
         self._forget()
-        self._train(task, math.ceil(self.settings.steps_per_program * len(usable)))
+        self._correct(task)
         self.updates += 1
 
     def graphs(
@@ -237,7 +243,7 @@ class CostModel:
         self.checkpoint.check_scheduler(scheduler)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to one file: after updates with both its weights and the replay buffer.
+        """Writes the model to one file, after updates with what it has learned and the replay buffer.
 
         Raises:
             OSError: the file cannot be written; the message names it.
@@ -256,72 +262,52 @@ class CostModel:
             oldest = rows[rows != np.argmin(buffer.latency)][:drop]
             self.buffers[task] = buffer.keep(np.setdiff1d(rows, oldest))
 
-    def _train(self, current: str, most: int) -> None:
-        names = [name for name, b in self.buffers.items() if np.isfinite(b.latency).any() and len(b.latency) > 1]
-        if not names:
-            return
-        settings, rng = self.settings, np.random.default_rng([self.settings.seed, self.updates])
-        loss_of = combine(settings.loss)
-        model = self.scorer.model
-        # Without the momentum of earlier updates: what is saved with the weights and the buffer is all there is.
-        optimizer = torch.optim.AdamW(model.parameters(), settings.learning_rate, weight_decay=0.0)
-        nodes = steps = 0
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
-            model.train()
-            while nodes < settings.nodes_per_update and steps < most:
-                graphs, target, task = self._draw(names, current, rng)
-                batch = self.scorer.batch(graphs)
-                scores = self.scorer.with_trees(model(batch), graphs)
-                loss = loss_of(scores, torch.from_numpy(target), torch.from_numpy(task))
-                for parameter, start in zip(model.parameters(), self._pretrained, strict=True):
-                    loss = loss + settings.anchor * (parameter - start).square().sum()
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                nodes += max(1, int(graphs.node_offsets[-1]))
-                steps += 1
-            model.eval()
-        if not all(bool(p.isfinite().all()) for p in model.parameters()):
-            # Training changes the parameters in place, so it must work on copies of the loaded tensors.
-            model.load_state_dict({name: t.clone() for name, t in self.checkpoint.state.items()})
-
-    def _draw(
-        self, names: list[str], current: str, rng: np.random.Generator
-    ) -> tuple[ProgramGraphs, npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """One step, half of it from the current task and half from up to three others: graphs, throughput and task."""
-        half = self.settings.batch_size // 2
-        others = [name for name in names if name != current]
-        chosen = [(current, half if others else 2 * half)] if current in names else []
-        if others:
-            some = rng.choice(len(others), min(3, len(others)), replace=False)
-            chosen += [(others[i], max(2, half // len(some))) for i in some]
-        parts, targets, tasks = [], [], []
-        for number, (name, count) in enumerate(chosen):
-            buffer = self.buffers[name]
-            rows = rng.permutation(len(buffer.latency))[:count]
-            parts.append(buffer.graphs.select(rows))
-            targets.append((np.min(buffer.latency) / buffer.latency[rows]).astype(np.float32))
-            tasks.append(np.full(len(rows), number, np.int64))
-        return ProgramGraphs.concatenate(parts), np.concatenate(targets), np.concatenate(tasks)
+    def _correct(self, current: str) -> None:
+        """Grows the correction anew, for the next programs of a task."""
+        settings = self.settings
+        others = [buffer for name, buffer in self.buffers.items() if name != current]
+        each = settings.others // max(1, len(others))
+        newest = [buffer.keep(np.arange(max(0, len(buffer.latency) - each), len(buffer.latency))) for buffer in others]
+        parts = [self.buffers[current], *newest]
+        sizes = [len(part.latency) for part in parts]
+        graphs = ProgramGraphs.concatenate([part.graphs for part in parts])
+        throughput = np.concatenate([_throughput(part.latency) for part in parts])
+        task = np.repeat(np.arange(len(parts), dtype=np.int32), sizes)
+        self.correction = grow_trees(
+            self.scorer.buffer_stores(graphs),
+            throughput,
+            task,
+            settings.trees,
+            settings.seed,
+            start=np.concatenate([part.score for part in parts]),
+            weight=np.where(task == 0, settings.weight, 1.0),
+            settings={
+                "max_depth": settings.max_depth,
+                "eta": settings.learning_rate,
+                "subsample": 1.0,
+                "colsample_bytree": 0.5,
+                # Few pairs have little weight, and the regularization of the leaves is enough.
+                "min_child_weight": 1e-3,
+            },
+        )
 
     def to_checkpoint(self) -> Checkpoint:
-        """The pre-trained model; after updates with the present weights and the replay buffer."""
-        if not self.buffers:
+        """The pre-trained model; after updates with the correction and the replay buffer."""
+        if self.correction is None:
             return self.checkpoint
-        extra = {f"now.{name}": tensor for name, tensor in self.scorer.model.state_dict().items()}
+        extra = {"correction": self.correction.to_tensor()}
         tasks: list[dict[str, Any]] = []
         for number, (task, buffer) in enumerate(self.buffers.items()):
             tasks.append({"task": task, "type_names": list(buffer.graphs.type_names)})
             extra[f"buffer.{number}.latency"] = torch.from_numpy(buffer.latency)
+            extra[f"buffer.{number}.score"] = torch.from_numpy(buffer.score)
             for attribute, name in FILE_NAMES.items():
                 array = np.ascontiguousarray(getattr(buffer.graphs, attribute))
                 extra[f"buffer.{number}.{name}"] = torch.from_numpy(array)
         return replace(self.checkpoint, extra=extra, extra_info={"updates": self.updates, "tasks": tasks})
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        """Takes the present weights and the replay buffer from a checkpoint of :meth:`to_checkpoint`."""
+        """Takes the correction and the replay buffer from a checkpoint of :meth:`to_checkpoint`."""
         extra, info = checkpoint.extra, checkpoint.extra_info
         try:
             self.updates = int(info["updates"])
@@ -332,12 +318,24 @@ class CostModel:
                 graphs = ProgramGraphs(type_names=tuple(entry["type_names"]), detail=self.detail, **arrays)
                 if graphs.x.shape[1] != len(VALUES):
                     raise ValueError(f"{graphs.x.shape[1]} features per node, expected {len(VALUES)}")
-                latency = extra[f"buffer.{number}.latency"].numpy()
-                wrong = "latency" if latency.shape != (len(graphs),) or not (latency > 0).all() else graphs.wrong()
+                latency, score = (extra[f"buffer.{number}.{name}"].numpy() for name in ("latency", "score"))
+                wrong = graphs.wrong()
+                if latency.shape != (len(graphs),) or not (latency > 0).all():
+                    wrong = "latency"
+                if score.shape != (len(graphs),) or not np.isfinite(score).all():
+                    wrong = "score"
                 if wrong is not None:
                     raise ValueError(f"the {FILE_NAMES.get(wrong, wrong)} of task {number}")
-                self.buffers[entry["task"]] = _TaskBuffer(graphs, latency)
-            now = with_prefix(extra, "now.")
-            self.scorer.model.load_state_dict({name: tensor.clone() for name, tensor in now.items()})
+                self.buffers[entry["task"]] = _TaskBuffer(graphs, latency, score)
+            self.correction = BufferStoreTrees.from_tensor(
+                extra["correction"], 1.0, row_width(len(self.scorer.columns))
+            )
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"{checkpoint}: what it learned in a search is damaged or missing ({error})") from error
+
+
+def _throughput(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """float32[P]: throughput relative to the best program; 0 for failed programs, and if all failed."""
+    finite = latency[np.isfinite(latency)]
+    fastest = finite.min() if len(finite) else 0.0
+    return np.asarray(fastest / latency, np.float32)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import expit
-from torch import Tensor
 
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.batch import GraphBatch, make_batch
-from tvm_gnn_cost.graphs.buffer_stores import buffer_stores
+from tvm_gnn_cost.graphs.buffer_stores import BufferStores, buffer_stores
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
+from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees
 from tvm_gnn_cost.models.topk_gnn import Embedded, TopKGNN
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint, columns_of
 
-_Scores = TypeVar("_Scores", Tensor, npt.NDArray[np.float64])
+Scores = npt.NDArray[np.float64]
 
 #: Weight of the network in the mean of its score and the trees'; they are the better part (``benchmarks/LOG.md``).
 NETWORK_SHARE = 1 / 3
 
 
-def _mean(trees: _Scores, network: _Scores) -> _Scores:
+def _mean(trees: Scores, network: Scores) -> Scores:
     """The weighted mean of both scores; minus infinity where the network's is."""
     return (1 - NETWORK_SHARE) * trees + NETWORK_SHARE * network
 
@@ -37,9 +37,9 @@ class NodeViews(NamedTuple):
         trees: float64[N], what the trees add to the score for a store; NaN for other nodes, and without trees.
     """
 
-    share: npt.NDArray[np.float64]
+    share: Scores
     kept: npt.NDArray[np.int64]
-    trees: npt.NDArray[np.float64]
+    trees: Scores
 
 
 class Scorer:
@@ -87,8 +87,12 @@ class Scorer:
         return make_batch(graphs, self.vectors, self.columns)
 
     def score(
-        self, graphs: ProgramGraphs, task: npt.NDArray[Any] | None = None, graphs_at_once: int = 256
-    ) -> npt.NDArray[np.float64]:
+        self,
+        graphs: ProgramGraphs,
+        task: npt.NDArray[Any] | None = None,
+        graphs_at_once: int = 256,
+        correction: BufferStoreTrees | None = None,
+    ) -> Scores:
         """Scores G graphs: float64[G], logits, higher is faster; minus infinity for a graph without nodes.
 
         Args:
@@ -96,14 +100,20 @@ class Scorer:
             task: int[G], the task of each; by default they are candidates of one task. The candidates of a task are
                 compared with each other.
             graphs_at_once: Largest number of graphs in a batch.
+            correction: Trees whose scores are added.
 
         Raises:
             InputError: the graphs have another detail than the model reads.
         """
         scores = self._network_scores(graphs, task, graphs_at_once)
-        return self.with_trees(torch.from_numpy(scores), graphs).numpy()
+        if self.trees is None and correction is None:
+            return scores
+        stores = self.buffer_stores(graphs)
+        if self.trees is not None:
+            scores = _mean(self.trees.score(stores), scores)
+        return scores if correction is None else scores + correction.score(stores)
 
-    def score_shortlist(self, graphs: ProgramGraphs, count: int) -> npt.NDArray[np.float64]:
+    def score_shortlist(self, graphs: ProgramGraphs, count: int, correction: BufferStoreTrees | None = None) -> Scores:
         """Scores G candidates of one task like :meth:`score`, but the network sees only those that the trees rank best.
 
         The scores of the others are the trees', shifted by what the network changes on average, so that all compare.
@@ -111,23 +121,26 @@ class Scorer:
         Args:
             graphs: The graphs.
             count: The network sees so many, and all where there are fewer or no trees.
+            correction: Trees whose scores are added, also in the ranking for the network.
 
         Raises:
             InputError: the graphs have another detail than the model reads.
         """
         if self.trees is None or len(graphs) <= count:
-            return self.score(graphs)
-        scores = np.where(graphs.node_counts > 0, self.tree_scores(graphs), -np.inf)
-        listed = np.sort(np.argpartition(-scores, count)[:count])
+            return self.score(graphs, correction=correction)
+        stores = self.buffer_stores(graphs)
+        scores = np.where(graphs.node_counts > 0, self.trees.score(stores), -np.inf)
+        added = np.zeros(len(graphs)) if correction is None else correction.score(stores)
+        listed = np.sort(np.argpartition(-(scores + added), count)[:count])
         both = _mean(scores[listed], self._network_scores(graphs.select(listed)))
         changed = (both - scores[listed])[np.isfinite(both)]
         scores += changed.mean() if len(changed) else 0.0
         scores[listed] = both
-        return scores
+        return scores + added
 
     def _network_scores(
         self, graphs: ProgramGraphs, task: npt.NDArray[Any] | None = None, graphs_at_once: int = 256
-    ) -> npt.NDArray[np.float64]:
+    ) -> Scores:
         """The network's part of :meth:`score`."""
         scores = np.full(len(graphs), -np.inf)
         if not len(graphs):
@@ -148,16 +161,16 @@ class Scorer:
                 scores[rows] = self.model.score(embedded_task).double().cpu().numpy()
         return scores
 
-    def with_trees(self, scores: Tensor, graphs: ProgramGraphs) -> Tensor:
-        """The mean of G network scores and the trees' scores: float[G]; the network's scores alone without trees."""
-        return scores if self.trees is None else _mean(torch.from_numpy(self.tree_scores(graphs)).to(scores), scores)
-
-    def tree_scores(self, graphs: ProgramGraphs) -> npt.NDArray[np.float64]:
+    def tree_scores(self, graphs: ProgramGraphs) -> Scores:
         """The trees' scores of G graphs: float64[G]; there must be trees."""
         assert self.trees is not None
-        return self.trees.score(buffer_stores(graphs, self.columns))
+        return self.trees.score(self.buffer_stores(graphs))
 
-    def store_shares(self, graphs: ProgramGraphs) -> list[npt.NDArray[np.float64]]:
+    def buffer_stores(self, graphs: ProgramGraphs) -> BufferStores:
+        """The buffer stores of graphs as the trees read them."""
+        return buffer_stores(graphs, self.columns)
+
+    def store_shares(self, graphs: ProgramGraphs) -> list[Scores]:
         """For each graph the share of the program's cost at each of its stores: float64[stores], in [0, 1]."""
         if "BufferStore" not in graphs.type_names or not len(graphs.node_type):
             return [np.zeros(0)] * len(graphs)
@@ -179,11 +192,11 @@ class Scorer:
             share, kept = self.model.cost_shares(batch), self.model.kept(batch)
         if self.trees is not None and "BufferStore" in graphs.type_names:
             is_store = graphs.node_type == graphs.type_names.index("BufferStore")
-            trees[is_store] = self.trees.of_each(buffer_stores(graphs, self.columns))
+            trees[is_store] = self.trees.of_each(self.buffer_stores(graphs))
         return NodeViews(share.double().cpu().numpy(), kept.cpu().numpy(), trees)
 
-    def throughput(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def throughput(self, scores: Scores) -> Scores:
         """Predicted throughput of scores, relative to the task's best program: float64[G] in [0, 1]."""
         scale, shift = self.calibration
-        result: npt.NDArray[np.float64] = expit(scale * scores + shift)
+        result: Scores = expit(scale * scores + shift)
         return result

@@ -103,13 +103,27 @@ _WORTHWHILE = 0.0005
 _NEGLIGIBLE = 0.002
 
 
-def samples_of_a_task(tasks: int) -> int:
-    """Number of candidates of each task to score, fewer for many tasks: sampling takes milliseconds per candidate.
+#: Numbers of candidates that are scored for all tasks of a network together: when their best are measured, and when the
+#: first of each is taken without a measurement. Sampling takes about 4 ms per candidate.
+_TO_MEASURE, _TO_TAKE = 2400, 4800
 
-    >>> samples_of_a_task(1), samples_of_a_task(20), samples_of_a_task(60), samples_of_a_task(300)
-    (256, 120, 40, 24)
+#: Minimum and maximum number of candidates of a task.
+_FEWEST, _MOST = 24, 512
+
+#: Operations in the time of a byte of the arguments or results, to estimate the share of a task before any measurement.
+_MACHINE_BALANCE = 10
+
+
+def numbers_of_samples(tasks: Sequence[TaskResult], measured: bool = True) -> list[int]:
+    """Number of candidates of each task to score, in proportion to its estimated share of the network's time.
+
+    Args:
+        tasks: The tasks of a network.
+        measured: Whether the best are measured afterwards; otherwise, each task gets twice as many.
     """
-    return min(256, max(24, 2400 // max(1, tasks)))
+    seconds = [task.weight * (task.flops + _MACHINE_BALANCE * task.bytes) for task in tasks]
+    each = (_TO_MEASURE if measured else _TO_TAKE) / (sum(seconds) or 1.0)
+    return [min(_MOST, max(_FEWEST, round(each * one))) for one in seconds]
 
 
 class Screening:
@@ -119,7 +133,7 @@ class Screening:
         scheduler: The scheduler of the tasks and of the model.
         model: The cost model.
         target: The target of the machine that measures.
-        samples: Number of random candidates of a task to score.
+        samples: Number of random candidates to score of each task, by the key of the task.
         seed: Seed of the samples.
         tracker: The RPC tracker of the machines that measure; None for this machine.
     """
@@ -129,7 +143,7 @@ class Screening:
         scheduler: Tuning,
         model: Any,
         target: Any,
-        samples: int,
+        samples: Mapping[str, int],
         seed: int,
         tracker: Tracker | None = None,
     ) -> None:
@@ -140,7 +154,7 @@ class Screening:
     def rank(self, task: Task) -> list[Any]:
         """Random candidates of a task, best score first."""
         with timed(self.seconds, "initial population"):
-            candidates = self.scheduler.sample(task, self.target, self.samples, self.seed)
+            candidates = self.scheduler.sample(task, self.target, self.samples[task.key], self.seed)
         if not candidates:
             return []
         with timed(self.seconds, "prediction"):
@@ -172,7 +186,7 @@ class Screening:
         for place, task in group:
             on.progress(Step(f"searching: {task.name}"))
             ranked = self.rank(task)
-            exhausted = len(ranked) <= min(2 * count, self.samples - 1)
+            exhausted = len(ranked) <= min(2 * count, self.samples[task.key] - 1)
             on.result.tasks[place].exhausted = exhausted
             picked.append((task, ranked if exhausted else ranked[:count]))
         on.progress(Step(f"building and running programs of {len(group)} tasks"))

@@ -31,7 +31,7 @@ from tvm_gnn_cost.tuning.library import write_library
 from tvm_gnn_cost.tuning.models import name_of_model, resolved
 from tvm_gnn_cost.tuning.profiling import profile_library
 from tvm_gnn_cost.tuning.result import ModelFailures, Settings, TaskResult, TuneResult, resume
-from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, samples_of_a_task, search
+from tvm_gnn_cost.tuning.search import ResultListener, Screening, interruptible, numbers_of_samples, search
 
 #: Floating point operations of a task up to which its default schedule is measured too.
 _SMALL = 2e7
@@ -191,7 +191,6 @@ def _run(
     model = scheduler.cost_model(cost_model, settings.seed, len(tasks), settings.batch_size)
     failures = _FailureCount(model, result)
     work_dir.mkdir(parents=True, exist_ok=True)
-    screening = Screening(scheduler, model, target, samples_of_a_task(len(tasks)), settings.seed, tracker)
     listener = ResultListener(result, work_dir, progress, interrupted)
     if not result.tasks:
         places = {task.key: i for i, task in enumerate(tasks)}
@@ -210,6 +209,9 @@ def _run(
             progress(Stage("measuring the default schedules of the small tasks"))
             _measure_untuned(scheduler, tasks, target, tracker, result, work_dir)
         result.save(work_dir)
+    numbers = numbers_of_samples(result.tasks, measured=settings.trials != 0)
+    samples = {task.key: number for task, number in zip(tasks, numbers, strict=True)}
+    screening = Screening(scheduler, model, target, samples, settings.seed, tracker)
     result.recount_trials(scheduler.latencies(tasks, work_dir))
     result.spend("preparation", time.perf_counter() - start)
     if not result.searched and settings.trials != 0:

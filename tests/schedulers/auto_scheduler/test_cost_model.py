@@ -17,8 +17,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel, make_policies
 from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 
-SETTINGS = UpdateSettings(nodes_per_update=5_000)
-EAGER = UpdateSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0)
+EAGER = UpdateSettings(trees=100, learning_rate=0.3)
 POLICY = {"sample_init_min_population": 16, "evolutionary_search_population": 32, "evolutionary_search_num_iters": 1}
 
 
@@ -57,7 +56,7 @@ def test_a_model_scores_and_learns_from_states_as_in_a_search(
     checkpoint: str, population: tuple[Any, list[Any]]
 ) -> None:
     task, states = population
-    model, drop_in = CostModel.load(checkpoint, SETTINGS), GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model, drop_in = CostModel.load(checkpoint), GNNCostModel(CostModel.load(checkpoint))
     np.testing.assert_array_equal(model.predict(states, task), drop_in.predict(task, states))
     model.update(states, 1e-3 * np.arange(1, 1 + len(states)), task, task=f"{task.workload_key} {task.target}")
     drop_in.update(*measured(task, states))
@@ -77,7 +76,7 @@ def test_measurements_of_several_tasks_are_kept_apart(checkpoint: str, populatio
     task, states = population
     other = matmul_task()
     first, second = measured(task, states[:4]), measured(other, sample_states(other, 4))
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     model.update(first[0] + second[0], first[1] + second[1])
     assert set(model.search.model.buffers) == {f"{one.workload_key} {one.target}" for one in (task, other)}
 
@@ -101,7 +100,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
     task, states = population
     odd = broken_state(task)
     mixed = [states[0], odd, *states[1:4]]
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     with caplog.at_level(logging.WARNING):
         scores = model.predict(task, mixed)
         model.predict(task, mixed)
@@ -129,10 +128,10 @@ def test_stages_are_packed_as_auto_scheduler_reads_them(checkpoint: str, populat
 
 def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
     task, states = population
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     model.update(*measured(task, states))
     model.save(str(tmp_path / "search.safetensors"))
-    other = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    other = GNNCostModel(CostModel.load(checkpoint))
     other.load(str(tmp_path / "search.safetensors"))
     np.testing.assert_array_equal(model.predict(task, states), other.predict(task, states))
     for one in (model, other):
@@ -144,7 +143,7 @@ def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any,
 
 def test_a_search_with_real_measurements(checkpoint: str, tmp_path: Path) -> None:
     task, log = matmul_task(), tmp_path / "log.json"
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     policy = auto_scheduler.SketchPolicy(task, program_cost_model=model, params=POLICY, seed=1, verbose=0)
     task.tune(small_measurement(log, 6), search_policy=policy)
     inputs, results = auto_scheduler.RecordReader(str(log)).read_lines()
@@ -155,7 +154,7 @@ def test_a_search_with_real_measurements(checkpoint: str, tmp_path: Path) -> Non
     assert len(args) == 3
     assert schedule.stages
 
-    from_file = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    from_file = GNNCostModel(CostModel.load(checkpoint))
     from_file.update_from_file(str(log), 4)
     assert from_file.search.model.buffered == 4
     with pytest.raises(InputError, match="there is no such file"):
@@ -173,7 +172,7 @@ def test_a_log_of_another_tvm_teaches_all_that_it_can(
         entry["i"][0][1] = "llvm -link-params=0"  # as TenSet's records have it; this TVM's parser refuses it
     lines[1]["i"][0][0] = json.dumps(["0123456789abcdef0123456789abcdef", [4, 4]])
     log.write_text("\n".join(["no JSON", *map(json.dumps, lines)]) + "\n")
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     with caplog.at_level(logging.WARNING):
         model.update_from_file(str(log))
     found = {name: len(buffer.latency) for name, buffer in model.search.model.buffers.items()}
@@ -183,7 +182,7 @@ def test_a_log_of_another_tvm_teaches_all_that_it_can(
 
 def test_a_log_of_two_machines_is_two_tasks(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
     task, states = population
-    log, model = tmp_path / "log.json", GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    log, model = tmp_path / "log.json", GNNCostModel(CostModel.load(checkpoint))
     auto_scheduler.save_records(str(log), *measured(task, states[:4]))
     text = log.read_text()
     log.write_text(text + text.replace("-num-cores=2", "-num-cores=64"))
@@ -196,7 +195,7 @@ def test_a_log_of_two_machines_is_two_tasks(checkpoint: str, population: tuple[A
 @pytest.mark.slow
 def test_a_task_scheduler_with_several_tasks(checkpoint: str, tmp_path: Path) -> None:
     tasks, log = [matmul_task(), conv_task()], tmp_path / "log.json"
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     scheduler = auto_scheduler.TaskScheduler(tasks, task_weights=[1, 2], callbacks=[])
     policies = make_policies(tasks, model, params=POLICY, verbose=0)
     scheduler.tune(small_measurement(log, 9), search_policy=policies)

@@ -25,8 +25,6 @@ from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.scheduler import Network, Task
 from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 
-SETTINGS = UpdateSettings(nodes_per_update=5_000)
-
 
 @pytest.fixture(scope="module")
 def population(tasks: list[Task], target: Any) -> tuple[Any, list[Any]]:
@@ -64,7 +62,7 @@ def test_a_model_scores_and_learns_from_modules_as_in_a_search(
 ) -> None:
     where, found = population
     mods = [candidate.sch.mod for candidate in found]
-    model, drop_in = CostModel.load(checkpoint, SETTINGS), GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model, drop_in = CostModel.load(checkpoint), GNNCostModel(CostModel.load(checkpoint))
     np.testing.assert_array_equal(model.predict(mods, where.target), drop_in.predict(where, found))
     seconds = 1e-3 * np.arange(1, 1 + len(found))
     model.update(mods, seconds, where.target, task=ms.utils.shash2hex(where.mod))
@@ -76,16 +74,14 @@ def test_a_model_scores_and_learns_from_modules_as_in_a_search(
 
 def test_a_model_that_is_given_learns_in_the_search(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = CostModel.load(checkpoint, SETTINGS)
+    model = CostModel.load(checkpoint)
     GNNCostModel(model).update(where, found, results(len(found)))
     assert model.buffered == len(found)
 
 
 def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(
-        CostModel.load(checkpoint, UpdateSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
-    )
+    model = GNNCostModel(CostModel.load(checkpoint, UpdateSettings(trees=100, learning_rate=0.3)))
     model.update(where, found, results(len(found)))
     scores = model.predict(where, found)
     # The earlier a candidate is in the list, the faster it was said to be.
@@ -95,10 +91,10 @@ def test_it_learns_what_it_is_told(checkpoint: str, population: tuple[Any, list[
 
 def test_save_and_load_restore_all_of_it(checkpoint: str, population: tuple[Any, list[Any]], tmp_path: Path) -> None:
     where, found = population
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     model.update(where, found, results(len(found)))
     model.save(str(tmp_path / "search.safetensors"))
-    other = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    other = GNNCostModel(CostModel.load(checkpoint))
     other.load(str(tmp_path / "search.safetensors"))
     np.testing.assert_array_equal(model.predict(where, found), other.predict(where, found))
     for one in (model, other):
@@ -124,7 +120,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
     mod = tvm.IRModule({"main": te.create_prim_func([x, te.compute((16,), deep, name="deep")])})
     odd = ms.MeasureCandidate(tvm.s_tir.Schedule(mod), found[0].args_info)
     mixed = [found[0], odd, *found[1:4], odd]
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     with caplog.at_level(logging.WARNING):
         scores = model.predict(where, mixed)
         model.predict(where, mixed)
@@ -137,9 +133,7 @@ def test_what_cannot_be_scored_comes_last_and_is_said_once(
 
 def test_failed_measurements_teach_that_a_program_is_slow(checkpoint: str, population: tuple[Any, list[Any]]) -> None:
     where, found = population
-    model = GNNCostModel(
-        CostModel.load(checkpoint, UpdateSettings(200_000, steps_per_program=100, learning_rate=3e-3, anchor=0.0))
-    )
+    model = GNNCostModel(CostModel.load(checkpoint, UpdateSettings(trees=100, learning_rate=0.3)))
     outcome = [
         ms.runner.RunnerResult([1e-3], None) if i % 2 else ms.runner.RunnerResult(None, "LocalRunner: Timeout")
         for i in range(len(found))
@@ -161,7 +155,7 @@ def test_tune_tir_with_real_measurements(
         builder=PooledBuilder(build_pool),
         runner=ExclusiveRunner(QUICK),
         strategy=small_search(),
-        cost_model=GNNCostModel(CostModel.load(checkpoint, SETTINGS)),
+        cost_model=GNNCostModel(CostModel.load(checkpoint)),
         seed=1,
     )
     latencies = [float(s) for record in database.get_all_tuning_records() for s in record.run_secs]
@@ -172,7 +166,7 @@ def test_tune_tir_with_real_measurements(
 def test_tune_relax_with_several_tasks(
     checkpoint: str, network: Network, target: Any, build_pool: BuildPool[Program], tmp_path: Path
 ) -> None:
-    model = GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+    model = GNNCostModel(CostModel.load(checkpoint))
     database = ms.relax_integration.tune_relax(
         network.mod,
         {},
@@ -239,7 +233,7 @@ def search_that_builds_nothing(
 def test_the_same_seed_gives_the_same_search(checkpoint: str, tasks: list[Task], target: Any, tmp_path: Path) -> None:
     asked = []
     for name in ("a", "b"):
-        runner, model = RepeatableRunner(), GNNCostModel(CostModel.load(checkpoint, SETTINGS))
+        runner, model = RepeatableRunner(), GNNCostModel(CostModel.load(checkpoint))
         search_that_builds_nothing(tasks[0], target, tmp_path / name, runner, model, 12, num_tuning_cores=1, seed=3)
         asked.append(runner.asked)
     assert len(asked[0]) >= 8
