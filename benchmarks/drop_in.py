@@ -2,11 +2,11 @@
 
 Runs in either environment: MetaSchedule's ``tune_tir``, or ``auto_scheduler``'s ``SketchPolicy``, each with TVM's
 design space, builder, runner and settings, of tasks of networks that the shipped checkpoints did not learn from. The
-cost models are ``GNNCostModel()``, its two parts alone, ``XGBModel()``, whose scores are random until it has 100
-measurements, the same from its first measurement on, the same trained on our measured programs, TVM's ``MLPModel``
-(MetaSchedule), without and with our programs, and random scores. Afterwards the fastest programs of a task are compared
-with NumPy and timed interleaved. Finished searches are saved; the same command resumes. Nothing else may run on the
-machine.
+cost models are ``GNNCostModel()``, the same without updates, its trees alone (without updates), its network alone,
+``XGBModel()``, whose scores are random until it has 100 measurements, the same from its first measurement on, the same
+trained on our measured programs, TVM's ``MLPModel`` (MetaSchedule), without and with our programs, and random scores.
+Afterwards the fastest programs of a task are compared with NumPy and timed interleaved. Finished searches are saved;
+the same command resumes. Nothing else may run on the machine.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tvm_gnn_cost import CostModel, GNNCostModel
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
 from tvm_gnn_cost.schedulers import scheduler
+from tvm_gnn_cost.scoring.cost_model import UpdateSettings
 
 if scheduler().name == "auto-scheduler":
     from drop_in_auto_scheduler import BASELINES, search, trees_alone
@@ -42,6 +43,7 @@ Run = tuple[str, str, int]
 #: Name -> makes a cost model from a seed and the folder of the runs.
 MODELS: dict[str, Callable[[int, Path], Any]] = {
     "GNNCostModel()": lambda _seed, _runs: GNNCostModel(),
+    "GNNCostModel() without updates": lambda _seed, _runs: GNNCostModel(CostModel.load("gnn", UpdateSettings(trees=0))),
     "its trees alone": lambda _seed, _runs: trees_alone(),
     "its network alone": lambda _seed, _runs: GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None))),
     **BASELINES,
@@ -122,7 +124,7 @@ def main() -> None:
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
     options.add_argument("--trials", type=int, default=200)
     options.add_argument("--seeds", type=int, default=3)
-    run_saved(options, result_name("drop_in", scheduler().name), benchmark, models=list(MODELS)[:4], trials=4, seeds=1)
+    run_saved(options, result_name("drop_in", scheduler().name), benchmark, models=list(MODELS)[:5], trials=4, seeds=1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.auto_scheduler.workload_registry import register_workload_tensors
 
+from common import WORK
 from single_tasks import SingleTask
 from stores import learned_from
 from tvm_gnn_cost import GNNCostModel
@@ -56,7 +57,7 @@ def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     path = runs / "xgb.json"
     if not path.exists():
         baseline = XGBBaseline()
-        baseline.fit(learned_from("auto-scheduler", runs.parent / "stores"))
+        baseline.fit(learned_from("auto-scheduler", WORK))
         baseline.save(path)
     return _Trained(verbose_eval=0, seed=seed + 1, model_file=str(path))
 

@@ -14,6 +14,7 @@ from scipy.special import expit
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from common import WORK
 from gpu_pretraining import xgb, xgb_with_records
 from single_tasks import SingleTask
 from stores import learned_from
@@ -56,7 +57,7 @@ class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
 def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     """XGBModel as if it had measured the programs that the shipped checkpoint learned from."""
-    path, programs = runs / "xgb.json", learned_from("meta-schedule", runs.parent / "stores")
+    path, programs = runs / "xgb.json", learned_from("meta-schedule", WORK)
     if not path.exists():
         baseline = XGBBaseline()
         baseline.fit(programs)
@@ -64,9 +65,9 @@ def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     return xgb_with_records(path, programs, seed, usable_cores())
 
 
-def _mlp_of_our_records(seed: int, runs: Path) -> Any:
+def _mlp_of_our_records(seed: int) -> Any:
     trained = mlp_baseline(seed)
-    trained.fit(learned_from("meta-schedule", runs.parent / "stores"))
+    trained.fit(learned_from("meta-schedule", WORK))
     return mlp_search_model(seed, trained)
 
 
@@ -81,7 +82,7 @@ BASELINES: dict[str, Callable[[int, Path], Any]] = {
     "XGBModel(num_warmup_samples=1)": lambda seed, _runs: xgb(seed, usable_cores(), num_warmup_samples=1),
     "XGBModel, our records": _xgb_of_our_records,
     "MLPModel()": lambda seed, _runs: mlp_search_model(seed),
-    "MLPModel, our records": _mlp_of_our_records,
+    "MLPModel, our records": lambda seed, _runs: _mlp_of_our_records(seed),
     "RandomModel()": lambda seed, _runs: ms.cost_model.RandomModel(seed=seed),
 }
 
