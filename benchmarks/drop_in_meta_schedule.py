@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -104,18 +104,21 @@ class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) -> dict[str, Any]:
-    """Searches with ``tune_tir`` and a cost model, and writes the fastest program.
+    """Searches with ``tune_tir`` and a cost model, and writes the fastest program and, in a folder beside it, the records.
 
     Returns:
         The ``points`` of the search, and the seconds of each phase.
     """
     quiet_console()
     target, module, recorder = local_target(), task.module(), _Recorder()
-    with tempfile.TemporaryDirectory() as folder, ms.Profiler() as profiler:
+    folder = library.with_suffix(".records")
+    # Of a search that was interrupted.
+    shutil.rmtree(folder, ignore_errors=True)
+    with ms.Profiler() as profiler:
         database = ms.tir_integration.tune_tir(
             module,
             target,
-            folder,
+            str(folder),
             max_trials_global=trials,
             cost_model=model,
             measure_callbacks=[recorder, *ms.MeasureCallback.create("default")],

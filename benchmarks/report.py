@@ -43,7 +43,8 @@ NAMES = (
     *("engines", "extraction", "gpu_search"),
     *("gpu_training", "kernels", "kills"),
     *("kills-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest", "scale", "scale-auto-scheduler"),
-    *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed", "zoo"),
+    *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed"),
+    *("updates", "updates-auto-scheduler", "zoo"),
 )
 
 

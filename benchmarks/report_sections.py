@@ -171,6 +171,22 @@ def _tpgnn(results: Results) -> Iterator[Section]:
     yield Section("TPGNN as published", text, sources, ("model", *_METRICS.values()), _rows(models))
 
 
+def _updates(results: Results) -> Iterator[Section]:
+    rows, sources = [], []
+    for scheduler, name, metrics in _by_scheduler(results, "updates"):
+        sources.append(name)
+        for part, values in metrics["parts"].items():
+            for model, row in values["models"].items():
+                cells = (cell(row["pairwise_accuracy"]), cell(row["top1"]))
+                rows.append((scheduler, part, str(values["tasks"]), model, *cells))
+    columns = ("scheduler", "tested on", "tasks", "", "pairwise accuracy", "top-1")
+    text = (
+        "The model learns from half of a task's programs, one task after another, and the other half is scored, in a "
+        "replay of measured programs of held-out networks."
+    )
+    yield Section("Learning in a search", text, tuple(sources), columns, rows)
+
+
 def _learning(results: Results) -> Iterator[Section]:
     metrics, settings = results["curves"]["metrics"]["models"], results["curves"]["settings"]
 
@@ -510,6 +526,7 @@ def _tpugraphs(results: Results) -> Iterator[Section]:
 #: Sections in their order, with the result without which there is none.
 _SECTIONS = (
     *((None, _summary), (None, _accuracy), (None, _by_task), ("accuracy-tpgnn", _tpgnn), ("curves", _learning)),
+    (None, _updates),
     *((None, _drop_in), (None, _searches), ("zoo", _zoo), ("engines", _engines), ("kernels", _kernels)),
     ("conformance", _conformance),
     ("cuda_programs", _cuda),
