@@ -104,7 +104,7 @@ class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) -> dict[str, Any]:
-    """Searches with ``tune_tir`` and a cost model, and writes the fastest program and, in a folder beside it, the records.
+    """Searches with ``tune_tir``, and writes the fastest program and, in a folder beside it, the records.
 
     Returns:
         The ``points`` of the search, and the seconds of each phase.
