@@ -23,7 +23,7 @@ from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.installed import has
 from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees, grow_trees
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint
-from tvm_gnn_cost.scoring.scorer import Scorer
+from tvm_gnn_cost.scoring.scorer import Scorer, one_thread
 
 #: Least number and share of a population's candidates that the network scores; trees take a fraction of its time.
 _LEAST_LISTED, _SHARE_LISTED = 64, 0.25
@@ -205,11 +205,13 @@ class CostModel:
         if not len(usable):
             return
         graphs = graphs.select(usable)
-        new = _TaskBuffer(graphs, latency[usable], self.scorer.score(graphs))
-        old = self.buffers.get(task)
-        self.buffers[task] = new if old is None else old.joined(new)
-        self._forget()
-        self._correct(task)
+        # The processes that build and run programs are busy.
+        with one_thread():
+            new = _TaskBuffer(graphs, latency[usable], self.scorer.score(graphs))
+            old = self.buffers.get(task)
+            self.buffers[task] = new if old is None else old.joined(new)
+            self._forget()
+            self._correct(task)
         self.updates += 1
 
     def graphs(

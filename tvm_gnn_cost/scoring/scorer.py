@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,3 +202,14 @@ class Scorer:
         scale, shift = self.calibration
         result: Scores = expit(scale * scores + shift)
         return result
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limits PyTorch to one thread where other processes are busy: it waits for its threads longer than they help."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

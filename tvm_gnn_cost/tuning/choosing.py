@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tvm_gnn_cost.progress import Note, Progress, Stage, Step
 from tvm_gnn_cost.schedulers.scheduler import Task
+from tvm_gnn_cost.scoring.scorer import one_thread
 from tvm_gnn_cost.tuning.result import StruckOff, TaskResult, TuneResult
 from tvm_gnn_cost.tuning.search import Screening
 
@@ -160,7 +158,7 @@ class Chooser:
         # Verification overlaps with sampling and scoring the next tasks.
         with ThreadPoolExecutor(1) as pool:
             waiting: list[tuple[list[tuple[Task, list[Any]]], Future[list[str]]]] = []
-            with _one_thread():
+            with one_thread():
                 for start in range(0, len(tasks), _TASKS_AT_ONCE):
                     group = []
                     for number, task in enumerate(tasks[start : start + _TASKS_AT_ONCE], start + 1):
@@ -170,17 +168,3 @@ class Chooser:
                     waiting.append((group, pool.submit(self.scheduler.faults, first, self.target)))
             for group, faults in waiting:
                 yield group, faults.result()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limits PyTorch to one thread, because its waiting threads slow down the processes that verify.
-
-    Predictions take a quarter of the time.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
