@@ -74,8 +74,7 @@ def search_task(task: Task, model: str, seed: int, trials: int, batch: int, popu
 
             search_with_tvm(task, cost_model, Path(folder), curve)
             return curve.points
-        (samples,) = numbers_of_samples(result.tasks)
-        screening = Screening(chosen, cost_model, target, {task.key: samples}, seed)
+        screening = Screening(chosen, cost_model, target, numbers_of_samples([task], result.tasks), seed)
         search(chosen, [task], cost_model, screening, curve)
     return curve.points
 

@@ -114,8 +114,7 @@ def soak(network: str, minutes: float | None, trials: int | None, work_dir: Path
     candidates = chosen.sample(largest, target, _SCORED, seed=0)
     context = setup().context(largest, target)
     watch = Watch(result, work_dir, lambda: model.predict(context, candidates))
-    samples = dict(zip([task.key for task in tasks], numbers_of_samples(tuned), strict=True))
-    search(chosen, tasks, model, Screening(chosen, model, target, samples, 0), watch)
+    search(chosen, tasks, model, Screening(chosen, model, target, numbers_of_samples(tasks, tuned), 0), watch)
     return watch.samples
 
 

@@ -49,11 +49,12 @@ def screening(model: Any, samples: int = 8) -> Screening:
 
 def test_more_candidates_of_larger_tasks_are_scored() -> None:
     sizes = [(1, 3e9, 0.0), (3, 1e9, 0.0), (2, 0.0, 3e7), (1, 0.0, 1e6), (1, 0.0, 0.0)]
-    tasks = [TaskResult("task", weight, None, flops=flops, bytes=size) for weight, flops, size in sizes]
-    assert numbers_of_samples(tasks) == [512, 512, 218, 24, 24]
-    assert numbers_of_samples(tasks, measured=False) == [512, 512, 436, 24, 24]
-    assert numbers_of_samples(tasks[:1]) == [512]
-    assert numbers_of_samples(tasks[-1:]) == [24]
+    results = [TaskResult("task", weight, None, flops=flops, bytes=size) for weight, flops, size in sizes]
+    tasks = [Task(key, "task", result.weight, None) for key, result in zip("abcde", results, strict=True)]
+    assert list(numbers_of_samples(tasks, results).items()) == list(zip("abcde", [512, 512, 218, 24, 24], strict=True))
+    assert list(numbers_of_samples(tasks, results, measured=False).values()) == [512, 512, 436, 24, 24]
+    assert numbers_of_samples(tasks[:1], results[:1]) == {"a": 512}
+    assert numbers_of_samples(tasks[-1:], results[-1:]) == {"e": 24}
 
 
 @pytest.mark.needs("tvm")

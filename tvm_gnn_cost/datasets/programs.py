@@ -16,6 +16,25 @@ from tvm_gnn_cost.graphs.program_graph import Graphs, ProgramGraphs
 from tvm_gnn_cost.graphs.ragged import gather, join, offsets_of
 
 
+def relative_throughput(latency: npt.NDArray[np.float64], task: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+    """The task's lowest latency over the program's: float32[P] in [0, 1]; 0 for failed programs.
+
+    Args:
+        latency: float64[P] in seconds, infinite for a failed program.
+        task: int32[P], index of the task.
+    """
+    with np.errstate(invalid="ignore"):
+        ratio = _best_of_task(latency, task) / latency
+    return np.where(np.isfinite(latency), ratio, 0.0).astype(np.float32)
+
+
+def _best_of_task(latency: npt.NDArray[np.float64], task: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """The lowest latency of each program's task: float64[P]."""
+    best = np.full(int(task.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(best, task, latency)
+    return best[task]
+
+
 @dataclass(frozen=True)
 class TaskInfo:
     """One tuning task.
@@ -110,9 +129,7 @@ class Programs:
 
         Every model is trained to predict it (TenSet, Zheng et al. 2021, section 4).
         """
-        with np.errstate(invalid="ignore"):
-            ratio = self._best()[self.task] / self.latency
-        return np.where(np.isfinite(self.latency), ratio, 0.0).astype(np.float32)
+        return relative_throughput(self.latency, self.task)
 
     @property
     def networks(self) -> set[str]:
@@ -151,16 +168,10 @@ class Programs:
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(counts))
         kept[order[np.cumsum(kept[order]) > limit]] = 0
-        by_task = np.lexsort((rng.random(len(self)), self.latency > self._best()[self.task], self.task))
+        by_task = np.lexsort((rng.random(len(self)), self.latency > _best_of_task(self.latency, self.task), self.task))
         task = self.task[by_task]
         place = np.arange(len(self)) - offsets_of(counts)[task]
         return self.select(np.sort(by_task[place < kept[task]]))
-
-    def _best(self) -> npt.NDArray[np.float64]:
-        """The lowest latency of each task."""
-        best = np.full(len(self.tasks), np.inf)
-        np.minimum.at(best, self.task, self.latency)
-        return best
 
     def _tasks_of(self, programs: npt.NDArray[np.int64]) -> tuple[tuple[TaskInfo, ...], npt.NDArray[np.int32]]:
         """The tasks of the given programs, and the index of each program's task."""

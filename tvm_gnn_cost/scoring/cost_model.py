@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from scipy.special import expit
 
+from tvm_gnn_cost.datasets.programs import relative_throughput
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.buffer_stores import row_width
 from tvm_gnn_cost.graphs.extension import OnError
@@ -273,11 +274,11 @@ class CostModel:
         parts = [self.buffers[current], *newest]
         sizes = [len(part.latency) for part in parts]
         graphs = ProgramGraphs.concatenate([part.graphs for part in parts])
-        throughput = np.concatenate([_throughput(part.latency) for part in parts])
+        latency = np.concatenate([part.latency for part in parts])
         task = np.repeat(np.arange(len(parts), dtype=np.int32), sizes)
         self.correction = grow_trees(
             self.scorer.buffer_stores(graphs),
-            throughput,
+            relative_throughput(latency, task),
             task,
             settings.trees,
             settings.seed,
@@ -334,10 +335,3 @@ class CostModel:
             )
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"{checkpoint}: what it learned in a search is damaged or missing ({error})") from error
-
-
-def _throughput(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """float32[P]: throughput relative to the best program; 0 for failed programs, and if all failed."""
-    finite = latency[np.isfinite(latency)]
-    fastest = finite.min() if len(finite) else 0.0
-    return np.asarray(fastest / latency, np.float32)

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.measuring.machine import timed
 from tvm_gnn_cost.scoring.cost_model import CostModel
+from tvm_gnn_cost.scoring.scorer import Scores
 
 logger = logging.getLogger(__name__)
-
-Scores = npt.NDArray[np.float64]
 
 
 class GuardedModel:

@@ -114,16 +114,18 @@ _FEWEST, _MOST = 24, 512
 _MACHINE_BALANCE = 10
 
 
-def numbers_of_samples(tasks: Sequence[TaskResult], measured: bool = True) -> list[int]:
-    """Number of candidates of each task to score, in proportion to its estimated share of the network's time.
+def numbers_of_samples(tasks: Sequence[Task], results: Sequence[TaskResult], measured: bool = True) -> dict[str, int]:
+    """Key of a task -> number of its candidates to score, in proportion to its estimated share of the network's time.
 
     Args:
         tasks: The tasks of a network.
+        results: Their results, which know their operations and bytes.
         measured: Whether the best are measured afterwards; otherwise, each task gets twice as many.
     """
-    seconds = [task.weight * (task.flops + _MACHINE_BALANCE * task.bytes) for task in tasks]
-    each = (_TO_MEASURE if measured else _TO_TAKE) / (sum(seconds) or 1.0)
-    return [min(_MOST, max(_FEWEST, round(each * one))) for one in seconds]
+    costs = [result.weight * (result.flops + _MACHINE_BALANCE * result.bytes) for result in results]
+    each = (_TO_MEASURE if measured else _TO_TAKE) / (sum(costs) or 1.0)
+    numbers = [min(_MOST, max(_FEWEST, round(each * cost))) for cost in costs]
+    return {task.key: number for task, number in zip(tasks, numbers, strict=True)}
 
 
 class Screening:

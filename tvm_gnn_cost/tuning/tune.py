@@ -209,8 +209,7 @@ def _run(
             progress(Stage("measuring the default schedules of the small tasks"))
             _measure_untuned(scheduler, tasks, target, tracker, result, work_dir)
         result.save(work_dir)
-    numbers = numbers_of_samples(result.tasks, measured=settings.trials != 0)
-    samples = {task.key: number for task, number in zip(tasks, numbers, strict=True)}
+    samples = numbers_of_samples(tasks, result.tasks, measured=settings.trials != 0)
     screening = Screening(scheduler, model, target, samples, settings.seed, tracker)
     result.recount_trials(scheduler.latencies(tasks, work_dir))
     result.spend("preparation", time.perf_counter() - start)
