@@ -29,10 +29,11 @@ use_all_cores()
 
 _DATA = Path(__file__).parent / "data"
 
-#: Scheduler -> folders of measured programs. The last two of MetaSchedule have no programs of the held-out networks.
+#: Scheduler -> folders of measured programs. The last three of MetaSchedule have no programs of the held-out networks.
 DATA = {
     "meta-schedule": tuple(
-        _DATA / f"cpu-2core{name}" for name in ("-zen4", "-cascadelake", "-zen5", "-zen5-tvm", "-nhwc", "")
+        _DATA / f"cpu-2core{name}"
+        for name in ("-zen4", "-cascadelake", "-zen5", "-zen5-tvm", "-zen5-operators", "-nhwc", "")
     ),
     "auto-scheduler": (_DATA / "tenset-cpu",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import shutil
 from collections.abc import Sequence
@@ -57,6 +58,19 @@ def test_every_task_gets_its_random_and_guided_programs(collected: tuple[Path, C
     assert done.programs == done.measured_now + done.failed_now == 5 * done.tasks
     lines = [line for file in record_files(folder) for line in file.read_text().splitlines()]
     assert len(lines) == len(set(lines)) == done.programs
+
+
+def test_a_trained_model_can_guide(tmp_path: Path) -> None:
+    done, _ = run(tmp_path / "data", WORKLOADS[:1], 2, 2, guide="gnn")
+    assert done.programs == 4 * done.tasks
+    (card,) = (tmp_path / "data").glob("*card.json")
+    assert json.loads(card.read_text())["runs"][0]["guide"] == "gnn"
+
+
+def test_a_guide_that_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises((InputError, FileNotFoundError), match=r"mine\.safetensors"):
+        run(tmp_path / "data", guide=str(tmp_path / "mine.safetensors"))
+    assert not (tmp_path / "data").exists()
 
 
 def test_what_is_there_is_not_measured_again(collected: tuple[Path, CollectResult, list[Event]]) -> None:

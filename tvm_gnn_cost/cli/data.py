@@ -42,7 +42,7 @@ def collect(
         int, typer.Option(min=0, max=1_000_000, help="Number of random samples of each task's design space.")
     ] = 12,
     guided: Annotated[
-        int, typer.Option(min=0, max=1_000_000, help="Number of samples of each task near the fastest programs so far.")
+        int, typer.Option(min=0, max=1_000_000, help="Number of samples of each task that the guide picks.")
     ] = 8,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the samples.")] = 0,
     patience: Annotated[
@@ -57,6 +57,14 @@ def collect(
         SpaceOption,
         typer.Option(help="package: the design space of tune; tvm: that of TVM's own tune_relax and tune_tir."),
     ] = SpaceOption.package,
+    guide: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="xgb, which learns from the random samples; gnn or a checkpoint, for the programs that it ranks best "
+            "and may overestimate.",
+        ),
+    ] = "xgb",
     scheduler: SchedulerOption = None,
     hardware: Annotated[
         str, typer.Option(help="For auto-scheduler: the name of this machine's folder of measure records.")
@@ -87,6 +95,7 @@ def collect(
                 seed=seed,
                 patience_s=patience,
                 space=space.value,
+                guide=guide,
                 scheduler=scheduler,
                 hardware=hardware,
                 tracker=tracker,

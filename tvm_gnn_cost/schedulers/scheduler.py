@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # worker processes import this module, and should start quick
     from tvm_gnn_cost.graphs.program_graph import Detail, ProgramGraphs
     from tvm_gnn_cost.progress import Progress
 
-#: How a program of a collection was sampled: at random, or near the fastest programs measured before.
+#: How a program of a collection was sampled: at random, or as a cost model ranks it (:attr:`CollectPlan.guide`).
 Phase = Literal["random", "guided"]
 SAMPLING_PHASES: tuple[Phase, ...] = ("random", "guided")
 
@@ -134,11 +134,13 @@ class CollectPlan:
     Attributes:
         workloads: Names of networks and operators.
         random: Number of random samples of each task's design space.
-        guided: Number of samples near the fastest programs of each task measured so far.
+        guided: Number of samples of each task that a cost model picks.
         seed: Seed of the samples.
         repeats: See :class:`MeasureSettings`.
         turns: See :class:`MeasureSettings`.
         space: Whose tasks and design space.
+        guide: ``xgb``, which learns from the programs of the task that were measured before, or ``gnn`` or the path of
+            a checkpoint, which picks without them.
     """
 
     workloads: tuple[str, ...]
@@ -148,6 +150,7 @@ class CollectPlan:
     repeats: int = 4
     turns: int = 4
     space: Space = "package"
+    guide: str = "xgb"
 
 
 class Collection(Protocol):

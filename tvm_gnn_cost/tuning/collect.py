@@ -69,6 +69,7 @@ def collect(
     turns: int = 4,
     patience_s: float = 20.0,
     space: Space = "package",
+    guide: str = "xgb",
     scheduler: str | None = None,
     hardware: str = "cpu",
     tracker: str = "",
@@ -87,13 +88,16 @@ def collect(
         folder: The collection: a MetaSchedule database, or a folder in TenSet's layout. Compressed files in it are
             unpacked.
         random: Number of random samples of each task's design space.
-        guided: Number of samples of each task near the fastest programs measured so far.
+        guided: Number of samples of each task that a cost model picks.
         seed: Seed of the samples.
         repeats: Number of measurements of each program, each at another place in memory.
         turns: Number of interleaved runs of each program of a task in a repeat.
         patience_s: Seconds for which a batch is measured again while other processes keep the machine busy.
         space: ``package`` for the tasks, the design space and the code generator that :func:`~tvm_gnn_cost.tune` uses;
             ``tvm`` for those of TVM's own ``tune_relax`` and ``tune_tir``. ``auto-scheduler`` has only the first.
+        guide: The cost model that picks the guided samples. ``xgb`` learns from the random ones, and picks near the
+            fastest. ``gnn``, the checkpoint that ships, or the path of another one picks what it ranks best after an
+            evolutionary search. A model overestimates some of these, which its next training should contain.
         scheduler: ``meta-schedule`` or ``auto-scheduler``; by default the one that the installed TVM has.
         hardware: For ``auto-scheduler``, the name of this machine's folder of measure records.
         tracker: ``HOST:PORT`` of TVM's RPC tracker, whose machines run the programs; they are built on this machine.
@@ -105,8 +109,8 @@ def collect(
         progress: Receives events.
 
     Raises:
-        InputError: a workload or the target is unknown, the tracker's address is invalid, or the folder holds
-            measurements of another machine or design space.
+        InputError: a workload or the target is unknown, the tracker's address is invalid, the guide is not a
+            checkpoint, or the folder holds measurements of another machine or design space.
         InputError, WorkError: no workload can be imported.
         WorkError: the tracker does not answer, or has no machine with this key.
         WrongTVMError: the installed TVM does not have the scheduler.
@@ -116,7 +120,7 @@ def collect(
     (1, 3)
     """
     chosen = scheduler_named(scheduler)
-    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns, space)
+    plan = CollectPlan(chosen.expand(workloads), random, guided, seed, repeats, turns, space, guide)
     chosen.check_space(space)
     if not plan.workloads:
         raise InputError("no workload to collect; name a network, an operator or a group")

@@ -3,12 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
 from tests.schedulers.meta_schedule.programs import add_one
 from tvm_gnn_cost.lowering.winograd import winograd
+from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random, tune_context, untuned, workload_of
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
@@ -74,3 +76,12 @@ def test_guided_samples_come_from_the_measured_programs(
     assert len(set(hashes(found))) == len(found)
     # Without a measured program the evolutionary search starts from random ones.
     assert 0 < len(guide.sample(other, 2)) <= 2
+
+
+def test_a_trained_guide_picks_what_it_ranks_best(task: Task, target: Any) -> None:
+    model = GNNCostModel()
+    found = Guide({task.key: []}, target, [(task, 4)], trained=model).sample(task, 4)
+    assert len(set(hashes(found))) == len(found) == 4
+    context = tune_context(task, target, "replay-trace", 0)
+    random = sample_random(task, target, 16, seed=1)
+    assert model.predict(context, found).mean() > np.quantile(model.predict(context, random), 0.75)

@@ -20,6 +20,7 @@ from tvm_gnn_cost.datasets.tenset import parse_record, record_file, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, write_json
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
+from tvm_gnn_cost.schedulers.auto_scheduler.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.auto_scheduler.sampling import sample_states, steps_of
 from tvm_gnn_cost.schedulers.auto_scheduler.task_files import save_tasks
 from tvm_gnn_cost.schedulers.auto_scheduler.work_dir import append_records
@@ -40,7 +41,8 @@ class TensetCollection:
         machine: What measures them.
 
     Raises:
-        InputError: ``hardware`` cannot name a folder, or its records are of another or an unknown machine.
+        InputError: ``hardware`` cannot name a folder, its records are of another or an unknown machine, or the guide
+            of the plan is not a checkpoint of ``auto_scheduler``.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class TensetCollection:
         self.records = folder / "measure_records" / hardware
         self.problems: list[Problem] = []
         self.measured: dict[str, _Measured] = {}
+        self.guide = None if plan.guide == "xgb" else GNNCostModel(None if plan.guide == "gnn" else plan.guide)
         card = read_card(self.card_path, {"machine": dict, "target": str, "runs": list})
         if card is not None:
             check_same(self.card_path, "the processor", card["machine"].get("processor"), machine["processor"])
@@ -107,10 +110,10 @@ class TensetCollection:
         return len(results), sum(result.error_no != 0 for result in results)
 
     def _sample(self, phase: Phase, task: Task, count: int) -> list[Any]:
-        """New states of a task: random, or the best of an XGBoost model that learned the task's records."""
+        """New states of a task: random, or the best of the guide."""
         there = self.measured[task.key]
-        guide = None
-        if phase == "guided" and any(result.error_no == 0 for _, result in there.values()):
+        guide = self.guide if phase == "guided" else None
+        if phase == "guided" and guide is None and any(result.error_no == 0 for _, result in there.values()):
             guide = auto_scheduler.XGBModel(num_warmup_sample=1, verbose_eval=0, seed=self.plan.seed + 1)
             guide.update(*zip(*there.values(), strict=True))
         return sample_states(task.workload, count, self.plan.seed + len(there), guide, list(there))

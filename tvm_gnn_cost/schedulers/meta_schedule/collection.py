@@ -24,6 +24,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import append_lines, drop_broken_last_line, keep_first_lines, write_json, write_text
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.database.records import read_database
+from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, latency
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
@@ -41,7 +42,8 @@ class DatabaseCollection:
         machine: What measures them.
 
     Raises:
-        InputError: the folder was measured for another target or design space, or its card is damaged.
+        InputError: the folder was measured for another target or design space, its card is damaged, or the guide of
+            the plan is not a checkpoint of MetaSchedule.
     """
 
     #: A damaged record cannot be skipped, because TVM rejects the whole database.
@@ -49,6 +51,7 @@ class DatabaseCollection:
 
     def __init__(self, folder: Path, plan: CollectPlan, target: tvm.target.Target, machine: Mapping[str, Any]) -> None:
         self.folder, self.plan, self.target, self.machine = folder, plan, target, machine
+        self.guide = None if plan.guide == "xgb" else GNNCostModel(None if plan.guide == "gnn" else plan.guide)
         self.card = read_card(folder / _CARD, {"target": dict, "runs": list}) or {"runs": []}
         if "target" in self.card:
             check_same(folder / _CARD, "the target", self.card["target"], json.loads(str(target)))
@@ -117,7 +120,7 @@ class DatabaseCollection:
 
     def _sample_guided(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
         records = {task.key: self.records.get(task.key, []) for task, _ in wanted}
-        guide = Guide(records, self.target, wanted, self.plan.space)
+        guide = Guide(records, self.target, wanted, self.plan.space, self.guide)
         sampled = []
         for task, count in wanted:
             if count:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
@@ -16,6 +17,10 @@ from tvm_gnn_cost.schedulers.scheduler import Space, Task
 
 #: Maximum number of candidates that a core samples before it looks for new candidates among them.
 _AT_ONCE = 16
+
+#: Candidates of a trained guide's evolutionary search. A task's samples are a random part of its best ones: the very
+#: best are nearly alike.
+_GUIDED_POPULATION, _GUIDED_BEST = 128, 24
 
 
 def workload_of(task: Task) -> tvm.IRModule:
@@ -114,7 +119,7 @@ def _programs(context: ms.TuneContext, spaces: Sequence[tvm.s_tir.Schedule]) -> 
 
 
 class Guide:
-    """Mutates the fastest measured programs of a task and keeps the mutations that XGBoost ranks best.
+    """Picks candidates with a cost model: mutations of a task's fastest programs, or what a trained model ranks best.
 
     Args:
         records: Task key -> measured programs.
@@ -122,6 +127,7 @@ class Guide:
         tasks: The tasks to sample, with the number of programs. A single XGBoost model learns from all of them,
             because training takes seconds even with few programs.
         space: Whose design space.
+        trained: A cost model that picks without the records; if None, XGBoost learns from them.
     """
 
     def __init__(
@@ -130,8 +136,11 @@ class Guide:
         target: tvm.target.Target,
         tasks: Sequence[tuple[Task, int]],
         space: Space = "package",
+        trained: ms.cost_model.CostModel | None = None,
     ) -> None:
-        self.records, self.target, self.space = records, target, space
+        self.records, self.target, self.space, self.trained = records, target, space, trained
+        if trained is not None:
+            return
         self.model = ms.cost_model.XGBModel(num_warmup_samples=1, early_stopping_rounds=20)
         self.database = ms.database.MemoryDatabase()
         known = [task for task, _ in tasks if records[task.key]]
@@ -153,7 +162,9 @@ class Guide:
             )
 
     def sample(self, task: Task, count: int) -> list[ms.MeasureCandidate]:
-        """Up to ``count`` new candidates near the fastest measured programs of the task."""
+        """Up to ``count`` new candidates of the task."""
+        if self.trained is not None:
+            return self._ranked_best(task, count, self.trained)
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=4 * count, init_measured_ratio=0.4, init_min_unmeasured=1, genetic_num_iters=2
         )
@@ -162,3 +173,15 @@ class Guide:
         candidates = list(context.generate_measure_candidates() or [])
         context.post_tuning()
         return candidates
+
+    def _ranked_best(self, task: Task, count: int, model: ms.cost_model.CostModel) -> list[ms.MeasureCandidate]:
+        best = max(_GUIDED_BEST, count)
+        strategy = ms.search_strategy.EvolutionarySearch(
+            population_size=_GUIDED_POPULATION, init_measured_ratio=0.0, init_min_unmeasured=64, eps_greedy=0.0
+        )
+        context = tune_context(task, self.target, strategy, len(self.records[task.key]), space=self.space)
+        context.pre_tuning(best, best, database=ms.database.MemoryDatabase(), cost_model=model)
+        candidates = list(context.generate_measure_candidates() or [])
+        context.post_tuning()
+        order = np.random.default_rng(len(candidates)).permutation(len(candidates))
+        return [candidates[i] for i in order[:count].tolist()]
