@@ -84,6 +84,7 @@ def test_tasks_and_card_are_in_tensets_layout(
                 "repeats": 4,
                 "turns": 1,
                 "space": "package",
+                "guide": "xgb",
             }
         ],
     }
