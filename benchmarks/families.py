@@ -11,7 +11,6 @@ the same tasks. They are not the sizes of the networks in ``zoo.py`` and ``engin
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from numbered import functions, print_names
 from zoo_modules import Build, Named, Options, Stack, UNet, WithCache, hugging_face, zoo
 from zoo_networks import Drawn, constant, image, integers, mask, normal, uniform
 
@@ -480,23 +480,8 @@ def network(family: str, number: int) -> tuple[nn.Module, tuple[torch.Tensor, ..
     return module, tuple(map(torch.from_numpy, arrays.values()))
 
 
-def __getattr__(name: str) -> Any:
-    """``bert_3``: a function without arguments that returns :func:`network`'s result."""
-    family, _, number = name.rpartition("_")
-    if family in FAMILIES and number.isdecimal():
-        return lambda: network(family, int(number))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def main() -> None:
-    """Prints the names of networks, those of all families interleaved."""
-    options = argparse.ArgumentParser(description=main.__doc__)
-    options.add_argument("--sizes", type=int, default=8, help="number of networks of each family")
-    options.add_argument("--first", type=int, default=0, help="number of the first one")
-    arguments = options.parse_args()
-    numbers = range(arguments.first, arguments.first + arguments.sizes)
-    print(*(f"families:{family}_{number}" for number in numbers for family in FAMILIES))
+__getattr__ = functions(__name__, FAMILIES, network)
 
 
 if __name__ == "__main__":
-    main()
+    print_names("families", FAMILIES, sizes=8)

@@ -4,19 +4,19 @@ A user of ``tune_tir`` writes such functions, and other importers than Relax's l
 convolutions are not grouped ones, and the second factor of a product may be transposed. ``topi_operators:dense_3``
 names the fourth size of an operator where a command takes a function of the current folder:
 
-    cd benchmarks && tvm-gnn-cost collect $(python topi_operators.py --sizes 24) ../work/topi --space tvm
+    cd benchmarks && tvm-gnn-cost collect $(python topi_operators.py --sizes 32) ../work/topi --space tvm
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tvm
 from tvm import relax, te, topi
+
+from numbered import functions, print_names
 
 #: The shapes of an operator's inputs, and what it computes.
 Operator = tuple[Sequence[tuple[int, ...]], Callable[..., te.Tensor]]
@@ -80,7 +80,7 @@ def _convolution_nhwc(rng: random.Random) -> Operator:
 
 def _depthwise(rng: random.Random) -> Operator:
     kernel, stride = rng.choice([3, 3, 3, 5, 7]), rng.choice([1, 2])
-    # Without a layer of MobileNetV2, which is held out; no other operator is a layer of a held-out network.
+    # Without a layer of MobileNetV2, which is held out. No other of the first 32 sizes is a layer of such a network.
     channels, size = _image(
         rng, lambda c, s: 20.0 * c * (s // stride) ** 2 * kernel**2 if (c, s) != (144, 56) else math.inf
     )
@@ -204,21 +204,8 @@ def module(operator: str, number: int) -> tvm.IRModule:
     return builder.get()
 
 
-def __getattr__(name: str) -> Any:
-    """``dense_3``: a function without arguments that returns :func:`module`'s result."""
-    operator, _, number = name.rpartition("_")
-    if operator in OPERATORS and number.isdecimal():
-        return lambda: module(operator, int(number))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def main() -> None:
-    """Prints the names of operators, those of all kinds interleaved."""
-    options = argparse.ArgumentParser(description=main.__doc__)
-    options.add_argument("--sizes", type=int, default=24, help="number of operators of each kind")
-    arguments = options.parse_args()
-    print(*(f"topi_operators:{operator}_{number}" for number in range(arguments.sizes) for operator in OPERATORS))
+__getattr__ = functions(__name__, OPERATORS, module)
 
 
 if __name__ == "__main__":
-    main()
+    print_names("topi_operators", OPERATORS, sizes=32)

@@ -11,7 +11,14 @@ from tvm.s_tir import meta_schedule as ms
 from tests.schedulers.meta_schedule.programs import add_one
 from tvm_gnn_cost.lowering.winograd import winograd
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random, tune_context, untuned, workload_of
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import (
+    Guide,
+    TrainedGuide,
+    sample_random,
+    tune_context,
+    untuned,
+    workload_of,
+)
 from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
 
 
@@ -80,7 +87,7 @@ def test_guided_samples_come_from_the_measured_programs(
 
 def test_a_trained_guide_picks_what_it_ranks_best(task: Task, target: Any) -> None:
     model = GNNCostModel()
-    found = Guide({task.key: []}, target, [(task, 4)], trained=model).sample(task, 4)
+    found = TrainedGuide({task.key: []}, target, model).sample(task, 4)
     assert len(set(hashes(found))) == len(found) == 4
     context = tune_context(task, target, "replay-trace", 0)
     random = sample_random(task, target, 16, seed=1)

@@ -53,7 +53,7 @@ class TensetCollection:
         self.records = folder / "measure_records" / hardware
         self.problems: list[Problem] = []
         self.measured: dict[str, _Measured] = {}
-        self.guide = None if plan.guide == "xgb" else GNNCostModel(None if plan.guide == "gnn" else plan.guide)
+        self.trained = None if plan.guide == "xgb" else GNNCostModel(plan.guide)
         card = read_card(self.card_path, {"machine": dict, "target": str, "runs": list})
         if card is not None:
             check_same(self.card_path, "the processor", card["machine"].get("processor"), machine["processor"])
@@ -112,8 +112,10 @@ class TensetCollection:
     def _sample(self, phase: Phase, task: Task, count: int) -> list[Any]:
         """New states of a task: random, or the best of the guide."""
         there = self.measured[task.key]
-        guide = self.guide if phase == "guided" else None
-        if phase == "guided" and guide is None and any(result.error_no == 0 for _, result in there.values()):
+        guide = None
+        if phase == "guided" and self.trained is not None:
+            guide = self.trained
+        elif phase == "guided" and any(result.error_no == 0 for _, result in there.values()):
             guide = auto_scheduler.XGBModel(num_warmup_sample=1, verbose_eval=0, seed=self.plan.seed + 1)
             guide.update(*zip(*there.values(), strict=True))
         return sample_states(task.workload, count, self.plan.seed + len(there), guide, list(there))

@@ -25,7 +25,7 @@ from tvm_gnn_cost.files import append_lines, drop_broken_last_line, keep_first_l
 from tvm_gnn_cost.measuring.card import check_same, read_card, with_run
 from tvm_gnn_cost.schedulers.database.records import read_database
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
-from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, sample_random
+from tvm_gnn_cost.schedulers.meta_schedule.sampling import Guide, TrainedGuide, sample_random
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import commit, latency
 from tvm_gnn_cost.schedulers.scheduler import CollectPlan, Outcome, Phase, Task
 
@@ -51,7 +51,7 @@ class DatabaseCollection:
 
     def __init__(self, folder: Path, plan: CollectPlan, target: tvm.target.Target, machine: Mapping[str, Any]) -> None:
         self.folder, self.plan, self.target, self.machine = folder, plan, target, machine
-        self.guide = None if plan.guide == "xgb" else GNNCostModel(None if plan.guide == "gnn" else plan.guide)
+        self.trained = None if plan.guide == "xgb" else GNNCostModel(plan.guide)
         self.card = read_card(folder / _CARD, {"target": dict, "runs": list}) or {"runs": []}
         if "target" in self.card:
             check_same(folder / _CARD, "the target", self.card["target"], json.loads(str(target)))
@@ -120,7 +120,11 @@ class DatabaseCollection:
 
     def _sample_guided(self, wanted: Sequence[tuple[Task, int]]) -> list[tuple[Task, list[Any]]]:
         records = {task.key: self.records.get(task.key, []) for task, _ in wanted}
-        guide = Guide(records, self.target, wanted, self.plan.space, self.guide)
+        guide: Guide | TrainedGuide
+        if self.trained is None:
+            guide = Guide(records, self.target, wanted, self.plan.space)
+        else:
+            guide = TrainedGuide(records, self.target, self.trained, self.plan.space)
         sampled = []
         for task, count in wanted:
             if count:

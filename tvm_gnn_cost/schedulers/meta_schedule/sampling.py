@@ -119,7 +119,7 @@ def _programs(context: ms.TuneContext, spaces: Sequence[tvm.s_tir.Schedule]) -> 
 
 
 class Guide:
-    """Picks candidates with a cost model: mutations of a task's fastest programs, or what a trained model ranks best.
+    """Mutates the fastest measured programs of a task and keeps the mutations that XGBoost ranks best.
 
     Args:
         records: Task key -> measured programs.
@@ -127,7 +127,6 @@ class Guide:
         tasks: The tasks to sample, with the number of programs. A single XGBoost model learns from all of them,
             because training takes seconds even with few programs.
         space: Whose design space.
-        trained: A cost model that picks without the records; if None, XGBoost learns from them.
     """
 
     def __init__(
@@ -136,11 +135,8 @@ class Guide:
         target: tvm.target.Target,
         tasks: Sequence[tuple[Task, int]],
         space: Space = "package",
-        trained: ms.cost_model.CostModel | None = None,
     ) -> None:
-        self.records, self.target, self.space, self.trained = records, target, space, trained
-        if trained is not None:
-            return
+        self.records, self.target, self.space = records, target, space
         self.model = ms.cost_model.XGBModel(num_warmup_samples=1, early_stopping_rounds=20)
         self.database = ms.database.MemoryDatabase()
         known = [task for task, _ in tasks if records[task.key]]
@@ -162,26 +158,57 @@ class Guide:
             )
 
     def sample(self, task: Task, count: int) -> list[ms.MeasureCandidate]:
-        """Up to ``count`` new candidates of the task."""
-        if self.trained is not None:
-            return self._ranked_best(task, count, self.trained)
+        """Up to ``count`` new candidates near the fastest measured programs of the task."""
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=4 * count, init_measured_ratio=0.4, init_min_unmeasured=1, genetic_num_iters=2
         )
-        context = tune_context(task, self.target, strategy, len(self.records[task.key]), space=self.space)
-        context.pre_tuning(count, count, database=self.database, cost_model=self.model)
-        candidates = list(context.generate_measure_candidates() or [])
-        context.post_tuning()
-        return candidates
+        seed = len(self.records[task.key])
+        return _evolved(task, self.target, self.space, strategy, seed, count, self.model, self.database)
 
-    def _ranked_best(self, task: Task, count: int, model: ms.cost_model.CostModel) -> list[ms.MeasureCandidate]:
-        best = max(_GUIDED_BEST, count)
+
+class TrainedGuide:
+    """Picks among the candidates that a trained model ranks best after an evolutionary search.
+
+    Args:
+        records: Task key -> measured programs; their number seeds the search.
+        target: The target of the programs.
+        model: The model.
+        space: Whose design space.
+    """
+
+    def __init__(
+        self,
+        records: Mapping[str, Sequence[ms.database.TuningRecord]],
+        target: tvm.target.Target,
+        model: ms.cost_model.CostModel,
+        space: Space = "package",
+    ) -> None:
+        self.records, self.target, self.model, self.space = records, target, model, space
+
+    def sample(self, task: Task, count: int) -> list[ms.MeasureCandidate]:
+        """Up to ``count`` candidates of the task."""
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=_GUIDED_POPULATION, init_measured_ratio=0.0, init_min_unmeasured=64, eps_greedy=0.0
         )
-        context = tune_context(task, self.target, strategy, len(self.records[task.key]), space=self.space)
-        context.pre_tuning(best, best, database=ms.database.MemoryDatabase(), cost_model=model)
-        candidates = list(context.generate_measure_candidates() or [])
-        context.post_tuning()
-        order = np.random.default_rng(len(candidates)).permutation(len(candidates))
-        return [candidates[i] for i in order[:count].tolist()]
+        seed, best, nothing = len(self.records[task.key]), max(_GUIDED_BEST, count), ms.database.MemoryDatabase()
+        found = _evolved(task, self.target, self.space, strategy, seed, best, self.model, nothing)
+        order = np.random.default_rng(len(found)).permutation(len(found))
+        return [found[i] for i in order[:count].tolist()]
+
+
+def _evolved(
+    task: Task,
+    target: tvm.target.Target,
+    space: Space,
+    strategy: ms.search_strategy.EvolutionarySearch,
+    seed: int,
+    count: int,
+    model: ms.cost_model.CostModel,
+    measured: ms.database.Database,
+) -> list[ms.MeasureCandidate]:
+    """Up to ``count`` candidates that a model ranks best in the first round of an evolutionary search."""
+    context = tune_context(task, target, strategy, seed, space=space)
+    context.pre_tuning(count, count, database=measured, cost_model=model)
+    candidates = list(context.generate_measure_candidates() or [])
+    context.post_tuning()
+    return candidates
