@@ -58,6 +58,8 @@ SMALLER: dict[str, dict[str, str]] = {
     "train-a-model.md": {
         "collect held-out training layers": f"collect --patience 0 {' '.join(_FEW)}",
         "--random 16": "--random 3",
+        "collect layers": f"collect --patience 0 {_FEW[0]}",
+        "--random 8 --guided 6": "--random 3 --guided 1",
         "train work/store my-cpu.safetensors": "train work/store my-cpu.safetensors --held-out perceptron --epochs 1",
         "--model random": "--model random --network perceptron",
     },
