@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib
@@ -20,6 +21,8 @@ COLOURS = {
     "mlp": "#2fa84f",
     "random": "#8c959f",
     "tvm": "#9a5fd0",
+    "fine-tuned": "#2f7ee6",
+    "new model": "#2fa84f",
     "PyTorch": "#d0453e",
     "torch.compile": "#e39a97",
     "ONNX Runtime": "#9a5fd0",
@@ -189,14 +192,28 @@ def predicted_against_measured(model: str, predicted: Sequence[float], measured:
     return figure(draw, 4.2, 3.8)
 
 
-def learning_curves(models: Mapping[str, Sequence[tuple[int, float, float]]], label: str) -> Markup:
-    """A line for each model over the number of training programs, with the standard deviation."""
+def learning_curves(
+    models: Mapping[str, Sequence[tuple[int, float, float]]],
+    label: str,
+    title: str = "",
+    levels: Mapping[str, float] = MappingProxyType({}),
+) -> Markup:
+    """A line for each model over the number of training programs, with the standard deviation.
+
+    Args:
+        models: Model -> number of programs, mean and deviation of each point.
+        label: Of the vertical axis.
+        title: Of the figure.
+        levels: Name -> value to compare with, as a horizontal line.
+    """
 
     def draw(axes: Any) -> None:
+        for (name, value), style in zip(levels.items(), ("--", ":", "-."), strict=False):
+            axes.axhline(value, color=_TEXT, linewidth=0.8, linestyle=style, label=name)
         for name, points in models.items():
             programs, means, deviations = zip(*sorted(points), strict=True)
             axes.errorbar(programs, means, deviations, fmt="o-", capsize=3, color=COLOURS.get(name, _OTHER), label=name)
-        axes.set(xscale="log", xlabel="training programs", ylabel=label)
+        axes.set(xscale="log", xlabel="training programs", ylabel=label, title=title)
         axes.legend(frameon=False)
 
     return figure(draw)

@@ -33,6 +33,7 @@ _OPTIONS = {
     "engines": "--tvm",
     "gpu_search": "FOLDER --at-once 3 --seeds 2 --seconds 490",
     "gpu_training": "FOLDER --accuracy-of gpu --repeats 5",
+    "new_processor": "--processors cascadelake znver5 --tasks 16 64 256 1024 --seeds 1",
     "search": "--models gnn xgb random",
     "search-own": "--models gnn xgb random tvm --seeds 1",
 }
@@ -42,7 +43,16 @@ NAMES = (
     *("cuda_programs", "curves", "drop_in", "drop_in-auto-scheduler", "end_to_end", "end_to_end-random"),
     *("engines", "extraction", "gpu_search"),
     *("gpu_training", "kernels", "kills"),
-    *("kills-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest", "scale", "scale-auto-scheduler"),
+    *(
+        "kills-auto-scheduler",
+        "new_processor",
+        "new_processor-auto-scheduler",
+        "prediction",
+        "prediction-auto-scheduler",
+        "retest",
+        "scale",
+        "scale-auto-scheduler",
+    ),
     *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed"),
     *("updates", "updates-auto-scheduler", "zoo"),
 )

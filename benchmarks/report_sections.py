@@ -213,6 +213,31 @@ def _learning(results: Results) -> Iterator[Section]:
     yield Section("Learning curves", text, ("curves",), columns, rows, pictures)
 
 
+def _new_processor(results: Results) -> Iterator[Section]:
+    for scheduler, name, metrics in _by_scheduler(results, "new_processor"):
+        rows, pictures = [], []
+        for part, points in metrics["parts"].items():
+            levels: dict[str, float] = {}
+            curves: dict[str, list[tuple[int, float, float]]] = {}
+            for point in points:
+                program_counts = (str(point["tasks"]), str(point["programs"]))
+                cells = [cell(point["metrics"][metric]) for metric in ("pairwise_accuracy", "regret", "top1")]
+                rows.append((part, point["model"], *program_counts, *cells))
+                accuracy = _pair(point["metrics"]["pairwise_accuracy"])
+                if point["model"].endswith(" processors"):
+                    levels[point["model"]] = accuracy[0]
+                else:
+                    curves.setdefault(point["model"], []).append((point["programs"], *accuracy))
+            pictures.append(figures.learning_curves(curves, _METRICS["pairwise_accuracy"], part, levels))
+        text = (
+            "A model that learned from all other processors, as it is and fine-tuned on some tasks of the new one; a "
+            "new model and XGBModel that learned from these tasks alone; and a model of all processors. Programs of "
+            f"held-out networks on the new processor, {len(results[name]['settings']['seeds'])} seeds."
+        )
+        columns = ("processor", "model", "tasks", "programs", "pairwise accuracy", "regret", "top-1")
+        yield Section(f"A new processor, {scheduler}", text, (name,), columns, rows, pictures)
+
+
 def _drop_in(results: Results) -> Iterator[Section]:
     for scheduler, name, metrics in _by_scheduler(results, "drop_in"):
         settings, runs = results[name]["settings"], metrics["runs"]
@@ -526,7 +551,7 @@ def _tpugraphs(results: Results) -> Iterator[Section]:
 #: Sections in their order, with the result without which there is none.
 _SECTIONS = (
     *((None, _summary), (None, _accuracy), (None, _by_task), ("accuracy-tpgnn", _tpgnn), ("curves", _learning)),
-    (None, _updates),
+    *((None, _new_processor), (None, _updates)),
     *((None, _drop_in), (None, _searches), ("zoo", _zoo), ("engines", _engines), ("kernels", _kernels)),
     ("conformance", _conformance),
     ("cuda_programs", _cuda),

@@ -28,6 +28,7 @@ from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.graphs.processor import processor_of
 from tvm_gnn_cost.models.topk_gnn import PRESETS, TopKGNNConfig
 from tvm_gnn_cost.schedulers import package
+from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.training.fit import PRESET_SETTINGS, preset_settings
 from tvm_gnn_cost.training.pipeline import split_programs, train_gnn, train_xgb
@@ -120,7 +121,13 @@ class Share:
 
 
 def train_model(
-    name: str, programs: MeasuredPrograms, parts: Split, seed: int, epochs: int | None, folder: Path
+    name: str,
+    programs: MeasuredPrograms,
+    parts: Split,
+    seed: int,
+    epochs: int | None,
+    folder: Path,
+    start: Checkpoint | None = None,
 ) -> dict[str, compare.Model]:
     """The model of a row of the table, trained with a seed; also the models of :data:`ALONE` if it has both parts.
 
@@ -131,6 +138,7 @@ def train_model(
         seed: Of the weights and the batches.
         epochs: Replaces that of the preset; the number of trees changes in proportion.
         folder: Folder of an unfinished training; the checkpoint of a graph model is saved next to it.
+        start: Checkpoint that a graph model starts from.
 
     Returns:
         Name -> model.
@@ -155,10 +163,10 @@ def train_model(
         }
         return {name: simple[name]()}
     train_tasks = len(np.unique(programs.task[parts.train]))
-    settings = replace(preset_settings(_preset(name), train_tasks), seed=seed)
+    settings = replace(preset_settings(_preset(name), train_tasks, start is not None), seed=seed)
     if epochs is not None:
         settings = replace(settings, epochs=epochs, trees=settings.trees * epochs // settings.epochs)
-    model = train_gnn(programs, parts, _config(name), settings, folder)
+    model = train_gnn(programs, parts, _config(name), settings, folder, start)
     shutil.rmtree(folder)
     model.save(folder.with_suffix(".safetensors"))
     models = {name: compare.gnn(model)}
@@ -219,16 +227,19 @@ def one_a_core(calls: Sequence[Any], quick: bool) -> Iterator[Any]:
         yield from progress.track(work(calls), total=len(calls), description="training")
 
 
-def saved(runs: Path, name: str, key: Sequence[Any], compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """The result of a run, which is computed unless it was saved under this name and key.
+def saved_path(runs: Path, name: str, key: Sequence[Any]) -> Path:
+    """Where the result of a run is saved.
 
     Args:
         runs: Folder of the saved runs.
         name: Prefix of the file's name.
         key: Everything that the result depends on, as JSON.
-        compute: Called with the path of the file.
     """
-    path = runs / f"{name.replace(' ', '-')}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}.json"
+    return runs / f"{name.replace(' ', '-')}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}.json"
+
+
+def saved(path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The result of a run, which is computed, with ``path`` as argument, unless it was saved there."""
     if not path.exists():
         torch.set_num_threads(1)  # one run per core: for a small model, two threads are hardly faster than one
         write_text(path, json.dumps(compute(path)))
@@ -248,20 +259,28 @@ def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
         test = programs.select(rows_of_networks(programs, parts.test, held_out))
         learned = programs.task[np.concatenate([parts.train, parts.validation])]
         part_of = part_of_each(test, job.data)
-        results = {name: _tested(model, test, held_out, part_of) for name, model in models.items()}
+        results = {name: tested(model, test, held_out, part_of) for name, model in models.items()}
         counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
         return results.pop(job.name) | {"alone": results} | counts
 
-    return job, saved(runs, f"{job.name}-{job.seed}", key, compute)
+    return job, saved(saved_path(runs, f"{job.name}-{job.seed}", key), compute)
 
 
-def _tested(
+def tested(
     model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str], part_of: npt.NDArray[np.str_]
 ) -> dict[str, Any]:
-    """The metrics of all networks together, of each network and of each part of :func:`part_of_each`."""
+    """The metrics of all held-out networks together, of each of them that occurs, and of each part of the programs.
+
+    Args:
+        model: The model.
+        test: P programs.
+        held_out: The networks.
+        part_of: str[P], see :func:`part_of_each`.
+    """
     scores, predicted = model(test)
     result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0], "processors": {}}
-    result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in held_out}
+    present = [network for network in held_out if networks_named(network, test.networks)]
+    result |= {network: evaluate(test, scores, predicted, (network,))[0] for network in present}
     for name in np.unique(part_of).tolist():
         rows = np.flatnonzero(part_of == name)
         result["processors"][name] = evaluate(test.select(rows), scores[rows], predicted[rows], tuple(held_out))[0]

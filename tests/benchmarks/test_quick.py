@@ -82,6 +82,17 @@ def test_curves_has_a_point_for_every_share(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("s_tir")
+def test_new_processor_leaves_it_out(tmp_path: Path) -> None:
+    options = ("--processors", "cascadelake")
+    (points,) = quick_run("new_processor", ["parts"], tmp_path / "result.json", *options)["parts"].values()
+    counts = {point["model"]: (point["tasks"], point["programs"]) for point in points}
+    assert list(counts) == ["other processors", "fine-tuned", "new model", "xgb", "all processors"]
+    assert counts["fine-tuned"] == counts["new model"] == counts["xgb"]
+    assert counts["other processors"] < counts["all processors"]
+
+
+@pytest.mark.slow
+@pytest.mark.needs("s_tir")
 def test_cuda_ranks_the_programs_of_other_tasks(tmp_path: Path) -> None:
     write_old_database(tmp_path)
     found = quick_run("cuda_programs", ["models", "programs"], tmp_path / "result.json", str(tmp_path))

@@ -71,6 +71,20 @@ def test_the_seed_decides() -> None:
     assert not np.array_equal(scores[0], scores[2])
 
 
+def test_trees_are_added_to_those_of_another_machine() -> None:
+    stores, throughput, task = tasks(8, 1)
+    earlier = grow_trees(stores, throughput, task, count=6, seed=0)
+    before = earlier.score(stores)
+    both = grow_trees(stores, (1 - throughput).astype(np.float32), task, count=4, seed=0, earlier=earlier)
+    assert both.booster.num_boosted_rounds() == 10
+    np.testing.assert_array_equal(BufferStoreTrees(both.booster[:6]).score(stores), before)
+    np.testing.assert_array_equal(earlier.score(stores), before)
+    # They correct what is wrong on the other machine.
+    assert pairwise_accuracy(both.score(stores), 1 - throughput) > pairwise_accuracy(before, 1 - throughput) + 0.05
+    none = grow_trees(stores, throughput, task, count=0, seed=0, earlier=earlier)
+    np.testing.assert_array_equal(none.score(stores), before)
+
+
 def test_the_scale_multiplies_what_xgboost_says() -> None:
     trees, stores = grow_trees(*tasks(4, 1), count=3, seed=0), tasks(1, 2)[0]
     np.testing.assert_array_equal(BufferStoreTrees(trees.booster, 2.5).score(stores), 2.5 * trees.score(stores))

@@ -67,6 +67,25 @@ def test_trees_learn_the_same_tasks_and_spread_like_the_network(tmp_path: Path) 
     assert fit(both, test, validation, replace(few, epochs=1), tmp_path / "c").checkpoint.trees is None
 
 
+def test_fine_tuning_keeps_the_trees_and_adds_one_per_fifty_programs(tmp_path: Path) -> None:
+    start = train(tmp_path / "a", replace(SETTINGS, epochs=1, trees=20))
+    more, validation = synthetic.programs(8, 16, seed=4), synthetic.programs(4, 16, seed=2)
+    tuned = fit(start, more, validation, replace(SETTINGS, epochs=1, trees=20), tmp_path / "b").checkpoint
+    assert start.trees is not None
+    assert tuned.trees is not None
+    assert tuned.trees.booster.num_boosted_rounds() == 20 + len(more) // 50
+    assert tuned.trees.scale == start.trees.scale
+    tuned.save(tmp_path / "tuned.safetensors")
+    assert Checkpoint.load(tmp_path / "tuned.safetensors").trees is not None
+
+
+def test_fine_tuning_takes_small_steps() -> None:
+    new, tuned = (preset_settings("gnn", 400, fine_tuned) for fine_tuned in (False, True))
+    assert tuned.learning_rate < new.learning_rate
+    assert tuned.epochs < new.epochs
+    assert replace(tuned, learning_rate=new.learning_rate, epochs=new.epochs, patience=new.patience) == new
+
+
 def test_training_learns_the_latency_of_tasks_it_never_saw(tmp_path: Path) -> None:
     test = synthetic.programs(6, 16, seed=3)
     scorer = Scorer(train(tmp_path))

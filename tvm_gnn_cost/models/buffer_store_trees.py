@@ -103,6 +103,7 @@ def grow_trees(
     seed: int,
     *,
     start: npt.NDArray[np.float64] | None = None,
+    earlier: BufferStoreTrees | None = None,
     weight: npt.NDArray[np.float64] | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> BufferStoreTrees:
@@ -115,6 +116,7 @@ def grow_trees(
         count: Number of trees.
         seed: Seed of the pairs of programs, and of the rows and columns of each tree.
         start: float64[P], scores that the trees are added to; 0 if None.
+        earlier: Trees that the new ones are added to; the result has both.
         weight: float64[P], weight of each program, equal in a task; 1 if None.
         settings: XGBoost's parameters that differ from those of a training.
     """
@@ -135,7 +137,8 @@ def grow_trees(
     threads = torch.get_num_threads()
     data = xgboost.DMatrix(stores.x, nthread=threads)
     chosen = {**_SETTINGS, **settings, "seed": seed, "nthread": threads}
-    return BufferStoreTrees(xgboost.train(chosen, data, count, obj=gradient))
+    first = None if earlier is None else earlier.booster
+    return BufferStoreTrees(xgboost.train(chosen, data, count, obj=gradient, xgb_model=first))
 
 
 def _pairs(

@@ -45,7 +45,8 @@ class FitSettings:
         loss: One of ``models.losses.LOSSES``, or several joined by ``+``.
         latency_weight: Weight of the error of the predicted latency in the loss, for a model that predicts one.
         epochs: Largest number of passes over the tasks.
-        trees: Number of boosted trees (``models.buffer_store_trees``) that score beside the network; 0 for none.
+        trees: Number of boosted trees (``models.buffer_store_trees``) that score beside the network; 0 for none. A
+            training that starts from a model with trees keeps these and adds at most a tree per 50 programs.
         patience: The training stops after this many epochs without a lower validation error and keeps the best epoch;
             otherwise it keeps the last epoch, when the learning rate has decayed to zero.
         tasks_per_batch: Number of tasks in a step of all devices together; ranking losses compare programs of one task.
@@ -83,16 +84,30 @@ PRESET_SETTINGS: dict[str, FitSettings] = {
 #: Preset -> number of steps that a training takes at least: with few tasks it has more epochs.
 _LEAST_STEPS = {"gnn": 480, "tpgnn": 200}
 
+#: Share of the learning rate and of the epochs with which a trained network is trained further
+#: (benchmarks/LOG.md, "A new processor").
+_FINE_LEARNING_RATE, _FINE_EPOCHS = 0.1, 0.5
+#: Number of trees that are added to those of a trained model, at most, and of programs for each of them.
+_ADDED_TREES, _PROGRAMS_PER_ADDED_TREE = 200, 50
 
-def preset_settings(preset: str, train_tasks: int) -> FitSettings:
+
+def preset_settings(preset: str, train_tasks: int, fine_tuned: bool = False) -> FitSettings:
     """The default settings of a preset for a number of training tasks.
 
     >>> preset_settings("gnn", 400).epochs, preset_settings("gnn", 80).epochs
     (40, 48)
+
+    Args:
+        preset: A key of :data:`PRESET_SETTINGS`.
+        train_tasks: Number of training tasks.
+        fine_tuned: Whether the training starts from a trained checkpoint.
     """
     settings = PRESET_SETTINGS[preset]
     steps = -(-train_tasks // settings.tasks_per_batch)
     times = max(1.0, _LEAST_STEPS[preset] / (steps * settings.epochs))
+    if fine_tuned:
+        times *= _FINE_EPOCHS
+        settings = replace(settings, learning_rate=settings.learning_rate * _FINE_LEARNING_RATE)
     return replace(settings, epochs=round(settings.epochs * times), patience=round(settings.patience * times))
 
 
@@ -317,18 +332,27 @@ def fit(
     trained = replace(checkpoint, state=with_prefix(done.state, "model."), card=card, trees=None)
     if settings.trees:
         progress(Stage("growing trees"))
-        trained = replace(trained, trees=_trees(trained, train, validation, settings))
+        trained = replace(trained, trees=_trees(trained, checkpoint.trees, train, validation, settings))
     if settings.calibrated:
         scores = Scorer(trained).score(validation.graphs.read(), validation.task)
         trained = replace(trained, calibration=calibrate(scores, validation.throughput()))
     return CostModel(trained, history=done.history)
 
 
-def _trees(network: Checkpoint, train: Programs, validation: Programs, settings: FitSettings) -> BufferStoreTrees:
-    """Trees of the training programs, whose scores spread like the network's within tasks that trained neither."""
+def _trees(
+    network: Checkpoint, earlier: BufferStoreTrees | None, train: Programs, validation: Programs, settings: FitSettings
+) -> BufferStoreTrees:
+    """Trees of the training programs, whose scores spread like the network's within tasks that trained neither.
+
+    Those of an ``earlier`` model are kept, with their scale: few programs of another processor do not outweigh them.
+    """
     scorer = Scorer(network)
     some = train.sample(SAMPLED, settings.seed)
     rows = buffer_stores(some.graphs, scorer.columns)
+    if earlier is not None:
+        count = min(settings.trees, _ADDED_TREES, len(some) // _PROGRAMS_PER_ADDED_TREE)
+        trees = grow_trees(rows, some.throughput(), some.task, count, settings.seed, earlier=earlier)
+        return replace(trees, scale=earlier.scale)
     trees = grow_trees(rows, some.throughput(), some.task, settings.trees, settings.seed)
     graphs = validation.graphs.read()
     wanted = spread(scorer.score(graphs, validation.task), validation.task)

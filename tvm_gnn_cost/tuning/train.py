@@ -118,7 +118,7 @@ def train(
     parts = _split(programs, held_out, seed)
     given: dict[str, Any] = {"loss": loss, "epochs": epochs, "learning_rate": learning_rate}
     settings = replace(
-        preset_settings(model, len(np.unique(programs.task[parts.train]))),
+        preset_settings(model, len(np.unique(programs.task[parts.train])), earlier is not None),
         seed=seed,
         accelerator=accelerator,
         devices=devices,
