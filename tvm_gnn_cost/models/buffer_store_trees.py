@@ -25,6 +25,10 @@ _PARTNERS = 32
 #: Relative throughput of failed programs.
 _SLOWEST = 1e-3
 
+#: With fewer rows, trees are grown on one thread: a second one gains nothing, and OpenMP's threads wait for each other
+#: in a loop, which takes fifty times as long where another process needs the core.
+_PARALLEL_ROWS = 32_768
+
 _SETTINGS = {
     "tree_method": "hist",
     "max_depth": 8,
@@ -134,7 +138,7 @@ def grow_trees(
         second = np.bincount(slow, curve, size) + np.bincount(fast, curve, size)
         return first[stores.batch].astype(np.float32), np.maximum(second, 1e-6)[stores.batch].astype(np.float32)
 
-    threads = torch.get_num_threads()
+    threads = torch.get_num_threads() if len(stores.x) >= _PARALLEL_ROWS else 1
     data = xgboost.DMatrix(stores.x, nthread=threads)
     chosen = {**_SETTINGS, **settings, "seed": seed, "nthread": threads}
     first = None if earlier is None else earlier.booster
