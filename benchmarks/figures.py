@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from types import MappingProxyType
 from typing import Any
 
@@ -208,7 +209,7 @@ def learning_curves(
     """
 
     def draw(axes: Any) -> None:
-        for (name, value), style in zip(levels.items(), ("--", ":", "-."), strict=False):
+        for (name, value), style in zip(levels.items(), cycle(("--", ":")), strict=False):
             axes.axhline(value, color=_TEXT, linewidth=0.8, linestyle=style, label=name)
         for name, points in models.items():
             programs, means, deviations = zip(*sorted(points), strict=True)

@@ -28,13 +28,11 @@ from trained import (
     Rows,
     digest_of,
     one_a_core,
-    part_of_each,
-    rows_of_networks,
+    result_of,
     run_all,
     saved,
     saved_path,
     settings_of,
-    tested,
     train_model,
 )
 from tvm_gnn_cost import CostModel, GraphStore
@@ -87,8 +85,7 @@ def _parts(run: Run, programs: MeasuredPrograms, held_out: Sequence[str]) -> Spl
     """The programs that a model learns from, is validated on and is tested on."""
     parts = split_programs(programs, held_out, run.seed)
     of_it = np.array([processor_name(task) == run.processor for task in programs.tasks])[programs.task]
-    test = rows_of_networks(programs, parts.test, held_out)
-    test = test[of_it[test]]
+    test = parts.test[of_it[parts.test]]
     if run.model == OTHERS:
         return Split(parts.train[~of_it[parts.train]], parts.validation[~of_it[parts.validation]], test)
     rows = np.concatenate([parts.train, parts.validation])
@@ -119,12 +116,7 @@ def _run(run: Run, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
             start = CostModel.load(others.with_suffix(".safetensors")).checkpoint
         name = "xgb" if run.model == "xgb" else "gnn"
         models = train_model(name, programs, parts, run.seed, epochs, path.with_suffix(".fit"), start)
-        test = programs.select(parts.test)
-        part_of = part_of_each(test, run.data)
-        results = {one: tested(model, test, held_out, part_of) for one, model in models.items()}
-        learned = programs.task[np.concatenate([parts.train, parts.validation])]
-        counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
-        return results.pop(name) | {"alone": results} | counts
+        return result_of(models, programs, parts, held_out, run.data)
 
     return run, saved(_path(run, held_out, epochs, runs), compute)
 
@@ -133,7 +125,6 @@ def benchmark(arguments: argparse.Namespace, data: Sequence[Path], stores: Path,
     """Runs what is missing among the ``finished`` runs on ``data``, prints the tables and writes the JSON."""
     held_out, seeds, processors = arguments.held_out, range(arguments.seeds), arguments.processors
     store = extract_store(data, stores, "statements")
-    finished.mkdir(parents=True, exist_ok=True)
 
     def run_each(models: Sequence[str], tasks: Sequence[int]) -> None:
         runs = [

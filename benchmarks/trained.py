@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -256,27 +256,39 @@ def _run(job: Job, held_out: Sequence[str], epochs: int | None, runs: Path) -> t
         programs = GraphStore(job.store).load(with_features=True)
         parts = job.share.of(programs, split_programs(programs, held_out, job.seed), job.seed)
         models = train_model(job.name, programs, parts, job.seed, epochs, path.with_suffix(".fit"))
-        test = programs.select(rows_of_networks(programs, parts.test, held_out))
-        learned = programs.task[np.concatenate([parts.train, parts.validation])]
-        part_of = part_of_each(test, job.data)
-        results = {name: tested(model, test, held_out, part_of) for name, model in models.items()}
-        counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
-        return results.pop(job.name) | {"alone": results} | counts
+        return result_of(models, programs, parts, held_out, job.data)
 
     return job, saved(saved_path(runs, f"{job.name}-{job.seed}", key), compute)
 
 
-def tested(
-    model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str], part_of: npt.NDArray[np.str_]
+def result_of(
+    models: Mapping[str, compare.Model],
+    programs: MeasuredPrograms,
+    parts: Split,
+    held_out: Sequence[str],
+    data: Sequence[Path],
 ) -> dict[str, Any]:
-    """The metrics of all held-out networks together, of each of them that occurs, and of each part of the programs.
+    """The result of a trained model, as :func:`run_all` describes it.
 
     Args:
-        model: The model.
-        test: P programs.
-        held_out: The networks.
-        part_of: str[P], see :func:`part_of_each`.
+        models: The model, and after it those of :data:`ALONE`, see :func:`train_model`.
+        programs: All programs.
+        parts: What it learned from and, of the last part, the programs of held-out networks that it is tested on.
+        held_out: The networks to test on.
+        data: The folders that the programs come from.
     """
+    test = programs.select(rows_of_networks(programs, parts.test, held_out))
+    learned = programs.task[np.concatenate([parts.train, parts.validation])]
+    part_of = part_of_each(test, data)
+    results = {name: _tested(model, test, held_out, part_of) for name, model in models.items()}
+    counts = {"train_tasks": len(np.unique(learned)), "train_programs": len(learned)}
+    return results.pop(next(iter(models))) | {"alone": results} | counts
+
+
+def _tested(
+    model: compare.Model, test: MeasuredPrograms, held_out: Sequence[str], part_of: npt.NDArray[np.str_]
+) -> dict[str, Any]:
+    """The metrics of all networks together, of each that occurs, and of each part of :func:`part_of_each`."""
     scores, predicted = model(test)
     result: dict[str, Any] = {"all": evaluate(test, scores, predicted, tuple(held_out))[0], "processors": {}}
     present = [network for network in held_out if networks_named(network, test.networks)]
