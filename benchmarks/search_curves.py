@@ -40,6 +40,9 @@ def improvements(points: Points) -> list[list[float]]:
     return [*faster, [points[-1][0], len(points), faster[-1][2]]] if faster else []
 
 
+#: The model of ``drop_in.py`` as a user makes it.
+OURS = "GNNCostModel()"
+
 #: Models that ``drop_in.py`` compares with; auto_scheduler has another name for the number of samples.
 DROP_IN_BASELINES = (
     "XGBModel()",
@@ -97,11 +100,20 @@ def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple
     return rows
 
 
+def drop_in_rows_of_tasks(runs: Sequence[Mapping[str, Any]], model: str, baseline: str) -> list[tuple[str, ...]]:
+    """The row of a model in :func:`drop_in_rows` for each task alone, with the task in place of the model."""
+    rows = []
+    for task in dict.fromkeys(run["task"] for run in runs):
+        of_task = [run for run in runs if run["task"] == task]
+        rows += [(task, *row[1:]) for row in drop_in_rows(of_task, baseline) if row[0] == model]
+    return rows
+
+
 def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str, tuple[list[float], list[float]]]:
     """Model -> points of its mean curve: trials or seconds, and the latency relative to the task's best.
 
     The mean is geometric, over the tasks and seeds that all models have searched. It begins where all searches of the
-    model have a program. The best of a task is that of all its searches.
+    model have a program. The best of a task is that of all its searches on the same machine.
 
     Args:
         runs: The searches in the benchmark's JSON.
@@ -112,9 +124,10 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
     models = list(dict.fromkeys(run["model"] for run in runs))
     searched = [{(run["task"], run["seed"]) for run in runs if run["model"] == model} for model in models]
     common = set.intersection(*searched) if searched else set()
-    bests: dict[str, float] = {}
+    bests: dict[tuple[str, str], float] = {}
     for run in runs:
-        bests[run["task"]] = min(run["improvements"][-1][2], bests.get(run["task"], math.inf))
+        where = run["task"], run["machine"]
+        bests[where] = min(run["improvements"][-1][2], bests.get(where, math.inf))
     curves = {}
     for model in models:
         of_model = [run for run in runs if run["model"] == model and (run["task"], run["seed"]) in common]
@@ -125,7 +138,8 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
         places = {point[column] for run in of_model for point in run["improvements"]}
         for place in sorted(place for place in places if place >= first):
             x.append(place)
-            y.append(statistics.geometric_mean(_after(run, place, against) / bests[run["task"]] for run in of_model))
+            ratios = [_after(run, place, against) / bests[run["task"], run["machine"]] for run in of_model]
+            y.append(statistics.geometric_mean(ratios))
         curves[model] = (x, y)
     return curves
 

@@ -15,9 +15,11 @@ search_curves = importlib.import_module("search_curves")
 pytestmark = pytest.mark.needs("s_tir")
 
 
-def run(model: str, seed: int, improvements: list[list[float]], again: float | None) -> dict[str, Any]:
+def run(
+    model: str, seed: int, improvements: list[list[float]], again: float | None, task: str = "conv", machine: str = "a"
+) -> dict[str, Any]:
     return {
-        **{"task": "conv", "model": model, "seed": seed, "improvements": improvements},
+        **{"task": task, "model": model, "seed": seed, "machine": machine, "improvements": improvements},
         "wall_clock_s": improvements[-1][0],
         "again": None if again is None else {"latency_s": again},
     }
@@ -45,6 +47,16 @@ def test_searches_without_their_baseline_or_a_second_measurement_do_not_count() 
     assert search_curves.drop_in_rows(RUNS[2:], "XGBModel()") == []
 
 
+def test_rows_of_tasks_compare_searches_of_one_task() -> None:
+    slower = [
+        run("XGBModel()", 0, [[1.0, 200, 1.0]], 1.0, "softmax"),
+        run("GNNCostModel()", 0, [[1.0, 200, 3.0]], 3.0, "softmax"),
+    ]
+    first, second = search_curves.drop_in_rows_of_tasks([*RUNS, *slower], "GNNCostModel()", "XGBModel()")
+    assert first == ("conv", *search_curves.drop_in_rows(RUNS, "XGBModel()")[1][1:])
+    assert (second[0], second[4], second[-1]) == ("softmax", "3.00", "1")
+
+
 def test_mean_curves_begin_where_all_searches_have_a_program() -> None:
     curves = search_curves.relative_curves(RUNS, "trials")
     x, y = curves["GNNCostModel()"]
@@ -53,3 +65,11 @@ def test_mean_curves_begin_where_all_searches_have_a_program() -> None:
     x, y = search_curves.relative_curves(RUNS, "seconds")["GNNCostModel()"]
     assert (x[0], y[0]) == (2.0, pytest.approx(4.0))
     assert set(search_curves.relative_curves([*RUNS, run("Other", 2, [[1, 1, 1.0]], 1.0)], "trials")) == set()
+
+
+def test_mean_curves_are_relative_to_the_best_of_the_machine() -> None:
+    searches = [
+        run("GNNCostModel()", 0, [[1.0, 1, 2.0], [2.0, 2, 1.0]], 1.0),
+        run("GNNCostModel()", 1, [[1.0, 1, 20.0], [2.0, 2, 10.0]], 10.0, machine="b"),
+    ]
+    assert search_curves.relative_curves(searches, "trials")["GNNCostModel()"] == ([1, 2], pytest.approx([2.0, 1.0]))

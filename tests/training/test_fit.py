@@ -73,7 +73,7 @@ def test_fine_tuning_keeps_the_trees_and_adds_one_per_fifty_programs(tmp_path: P
     tuned = fit(start, more, validation, replace(SETTINGS, epochs=1, trees=20), tmp_path / "b").checkpoint
     assert start.trees is not None
     assert tuned.trees is not None
-    assert tuned.trees.booster.num_boosted_rounds() == 20 + len(more) // 50
+    assert tuned.trees.booster.num_boosted_rounds() == 20 + len(more) // 50 == tuned.card["training"]["trees"]
     assert tuned.trees.scale == start.trees.scale
     tuned.save(tmp_path / "tuned.safetensors")
     assert Checkpoint.load(tmp_path / "tuned.safetensors").trees is not None

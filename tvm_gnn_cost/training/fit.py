@@ -332,7 +332,10 @@ def fit(
     trained = replace(checkpoint, state=with_prefix(done.state, "model."), card=card, trees=None)
     if settings.trees:
         progress(Stage("growing trees"))
-        trained = replace(trained, trees=_trees(trained, checkpoint.trees, train, validation, settings))
+        trees = _trees(trained, checkpoint.trees, train, validation, settings)
+        # Fine-tuning adds to those of the checkpoint, and fewer than the setting allows.
+        card["training"]["trees"] = trees.booster.num_boosted_rounds()
+        trained = replace(trained, trees=trees)
     if settings.calibrated:
         scores = Scorer(trained).score(validation.graphs.read(), validation.task)
         trained = replace(trained, calibration=calibrate(scores, validation.throughput()))
