@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 #: Model -> colour, in light and dark.
 COLOURS = {
@@ -233,6 +234,10 @@ def mean_descents(models: Mapping[str, tuple[Sequence[float], Sequence[float]]],
         for number, (model, (x, y)) in enumerate(models.items()):
             axes.step(x, y, where="post", linewidth=1.4, color=palette(number), label=model)
         axes.set(xlabel=against, ylabel="latency / best of all searches", xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            # Numbers instead of powers, as most axes have less than a decade.
+            axis.set_major_formatter(LogFormatter())
+            axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
         axes.legend(frameon=False, fontsize=8)
 
     return figure(draw)
