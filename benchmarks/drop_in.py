@@ -13,7 +13,6 @@ run on one. Nothing else may run on the machine.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from common import console, parser, result_name, run_saved, table_of, write_result
+from common import console, parser, result_name, run_saved, shipped_version, table_of, write_result
 from search_curves import (
     DROP_IN_BASELINES,
     DROP_IN_COLUMNS,
@@ -93,9 +92,7 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     arguments.runs = finished
     finished.mkdir(parents=True, exist_ok=True)
     # Searches with another checkpoint are repeated.
-    shipped = CostModel.load().checkpoint.source
-    assert shipped is not None
-    arguments.checkpoint = hashlib.sha256(shipped.read_bytes()).hexdigest()[:8]
+    arguments.checkpoint = shipped_version()
     searched = _in_json(arguments)
     for seed in range(arguments.seeds):
         for task in [one for one in _tasks(arguments) if arguments.quick or one in arguments.tasks]:

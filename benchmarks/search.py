@@ -8,7 +8,6 @@ Finished runs are saved; the same command resumes.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import tempfile
 import warnings
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from common import console, parser, result_name, run_saved, write_result
+from common import console, parser, result_name, run_saved, shipped_version, write_result
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
 from setups import setup
 from tvm_gnn_cost import GNNCostModel
@@ -129,9 +128,7 @@ def run_all(
         if model != "tvm" or seed == 0
     ]
     # Runs with another checkpoint are repeated.
-    shipped = CostModel.load().checkpoint.source
-    assert shipped is not None
-    version = hashlib.sha256(shipped.read_bytes()).hexdigest()[:8]
+    version = shipped_version()
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("searching", total=len(todo))
         for name, model, seed in todo:
