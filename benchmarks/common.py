@@ -111,13 +111,14 @@ def versions() -> dict[str, str]:
 
 
 def shipped_version() -> str:
-    """A digest of the shipped checkpoint, whose finished runs are not those of another one."""
+    """A digest of the shipped checkpoint and its settings in a search; finished searches of others are repeated."""
     # Scripts that score nothing do not load torch.
     from tvm_gnn_cost import CostModel
 
-    shipped = CostModel.load().checkpoint.source
+    model = CostModel.load()
+    shipped = model.checkpoint.source
     assert shipped is not None
-    return hashlib.sha256(shipped.read_bytes()).hexdigest()[:8]
+    return hashlib.sha256(shipped.read_bytes() + repr(model.settings).encode()).hexdigest()[:8]
 
 
 def cell(value: Mapping[str, float]) -> str:

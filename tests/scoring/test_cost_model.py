@@ -17,6 +17,7 @@ from tvm_gnn_cost.models.buffer_store_trees import grow_trees
 from tvm_gnn_cost.models.topk_gnn import PRESETS
 from tvm_gnn_cost.scoring.checkpoint import Checkpoint
 from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
+from tvm_gnn_cost.scoring.exploration import structures
 from tvm_gnn_cost.training.fit import FitSettings, fit, new_checkpoint
 
 #: Synthetic programs differ in more than a few small steps.
@@ -200,3 +201,20 @@ def test_a_graph_without_nodes_is_not_learned_from(checkpoint: Checkpoint) -> No
     empty = replace(synthetic.graphs(2), node_offsets=np.zeros(3, np.int64), edge_offsets=np.zeros(3, np.int64))
     model.update(empty, np.ones(2), task="task")
     assert (model.buffered, model.updates) == (0, 0)
+
+
+def test_a_round_explores_structures_until_they_are_measured(checkpoint: Checkpoint) -> None:
+    candidates = synthetic.programs(1, 64, seed=9)
+    structure = structures(candidates.graphs)
+    model, without = CostModel(checkpoint), CostModel(checkpoint, UpdateSettings(explored=0))
+    plain = model.predict(candidates.graphs)
+    raised = model.predict(candidates.graphs, task="new") > plain
+    assert 0 < raised.sum() <= 64 // 5
+    assert len(np.unique(structure[raised])) == raised.sum()
+    np.testing.assert_array_equal(without.predict(candidates.graphs, task="new"), plain)
+    # With each program measured three times, nothing is left to explore.
+    for _ in range(3):
+        model.update(candidates.graphs, candidates.latency, task="new")
+    learned = model.predict(candidates.graphs)
+    np.testing.assert_array_equal(model.predict(candidates.graphs, task="new"), learned)
+    assert (model.predict(candidates.graphs, task="another") > learned).any()

@@ -24,6 +24,7 @@ from tvm_gnn_cost.graphs.values import VALUES
 from tvm_gnn_cost.installed import has
 from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees, grow_trees
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, DEFAULT_AUTO_SCHEDULER, Checkpoint
+from tvm_gnn_cost.scoring.exploration import explore, structures
 from tvm_gnn_cost.scoring.scorer import Scorer, one_thread
 
 #: Least number and share of a population's candidates that the network scores; trees take a fraction of its time.
@@ -32,7 +33,7 @@ _LEAST_LISTED, _SHARE_LISTED = 64, 0.25
 
 @dataclass(frozen=True)
 class UpdateSettings:
-    """Settings of :meth:`CostModel.update`.
+    """Settings of a model that learns in a search, with :meth:`CostModel.update`.
 
     Attributes:
         trees: Number of trees of an update; 0 for a model that does not learn in a search.
@@ -42,6 +43,8 @@ class UpdateSettings:
         others: Maximum number of programs of other tasks: the newest ones of each, the same number for each.
         buffer_size: Maximum number of programs in the replay buffer.
         seed: Seeds the choice of the pairs and of the features.
+        explored: Number of measured programs up to which :meth:`CostModel.predict` prefers candidates of a structure;
+            0 for scores without exploration.
     """
 
     trees: int = 20
@@ -51,6 +54,7 @@ class UpdateSettings:
     others: int = 512
     buffer_size: int = 4096
     seed: int = 0
+    explored: int = 3
 
 
 @dataclass
@@ -157,7 +161,9 @@ class CostModel:
         """Number of programs in the replay buffer."""
         return sum(len(buffer.latency) for buffer in self.buffers.values())
 
-    def predict(self, programs: ProgramGraphs | Sequence[Any], target: Any = None) -> npt.NDArray[np.float64]:
+    def predict(
+        self, programs: ProgramGraphs | Sequence[Any], target: Any = None, *, task: str | None = None
+    ) -> npt.NDArray[np.float64]:
         """Scores n candidates of one task: float64[n] in [0, 1], higher is faster; 0 for a graph without nodes.
 
         In a large population the network sees only the candidates that the trees rank best. The scores are not
@@ -168,6 +174,9 @@ class CostModel:
             programs: TensorIR modules of the installed TVM, states of ``auto_scheduler``, or their graphs in the
                 model's detail.
             target: Of modules the ``tvm.target.Target`` that they are built for; of states their ``SearchTask``.
+            task: Name of the task, see :meth:`update`. With it the candidates are scored for the next round of a
+                search: the best ones of structures with few measured programs (``scoring.exploration``) are raised, to
+                at most every fifth place.
 
         Raises:
             InputError: the graphs have another detail than the model reads, or states come without their task.
@@ -176,8 +185,12 @@ class CostModel:
         """
         graphs = self.graphs(programs, target)
         count = max(_LEAST_LISTED, math.ceil(_SHARE_LISTED * len(graphs)))
-        scores: npt.NDArray[np.float64] = expit(self.scorer.score_shortlist(graphs, count, self.correction))
-        return scores
+        scores = self.scorer.score_shortlist(graphs, count, self.correction)
+        if task is not None:
+            measured = self.buffers[task].graphs if task in self.buffers else graphs.select([])
+            scores = explore(scores, structures(graphs), structures(measured), self.settings.explored)
+        probability: npt.NDArray[np.float64] = expit(scores)
+        return probability
 
     def update(
         self,

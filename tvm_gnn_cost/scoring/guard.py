@@ -55,18 +55,19 @@ class GuardedModel:
         model.check_scheduler(self.scheduler)
         self.model = model
 
-    def predict(self, extract: Callable[[], ProgramGraphs], count: int) -> Scores:
+    def predict(self, extract: Callable[[], ProgramGraphs], count: int, task: str | None = None) -> Scores:
         """Scores a batch of candidates: float64[count] in [0, 1], higher is faster; 0 for one that cannot be scored.
 
         Args:
             extract: Returns the candidates' graphs in the model's detail, without nodes for an unreadable candidate.
             count: Number of candidates.
+            task: Name of their task, see :meth:`CostModel.predict`.
         """
         scores = np.zeros(count)
         with self._batch("could not score candidates"):
             graphs = self._timed_graphs(extract)
             with timed(self.timings, "prediction"):
-                scores = np.nan_to_num(self.model.predict(graphs), nan=0.0)
+                scores = np.nan_to_num(self.model.predict(graphs, task=task), nan=0.0)
         return scores
 
     def store_shares(self, extract: Callable[[], ProgramGraphs], count: int) -> list[Scores]:

@@ -57,10 +57,11 @@ def test_a_model_scores_and_learns_from_states_as_in_a_search(
 ) -> None:
     task, states = population
     model, drop_in = CostModel.load(checkpoint), GNNCostModel(CostModel.load(checkpoint))
-    np.testing.assert_array_equal(model.predict(states, task), drop_in.predict(task, states))
-    model.update(states, 1e-3 * np.arange(1, 1 + len(states)), task, task=f"{task.workload_key} {task.target}")
+    name = f"{task.workload_key} {task.target}"
+    np.testing.assert_array_equal(model.predict(states, task, task=name), drop_in.predict(task, states))
+    model.update(states, 1e-3 * np.arange(1, 1 + len(states)), task, task=name)
     drop_in.update(*measured(task, states))
-    np.testing.assert_array_equal(model.predict(states, task), drop_in.predict(task, states))
+    np.testing.assert_array_equal(model.predict(states, task, task=name), drop_in.predict(task, states))
     with pytest.raises(InputError, match="target must be the SearchTask of the states"):
         model.predict(states)
 

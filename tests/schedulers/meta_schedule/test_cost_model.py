@@ -63,11 +63,12 @@ def test_a_model_scores_and_learns_from_modules_as_in_a_search(
     where, found = population
     mods = [candidate.sch.mod for candidate in found]
     model, drop_in = CostModel.load(checkpoint), GNNCostModel(CostModel.load(checkpoint))
-    np.testing.assert_array_equal(model.predict(mods, where.target), drop_in.predict(where, found))
+    name = ms.utils.shash2hex(where.mod)
+    np.testing.assert_array_equal(model.predict(mods, where.target, task=name), drop_in.predict(where, found))
     seconds = 1e-3 * np.arange(1, 1 + len(found))
-    model.update(mods, seconds, where.target, task=ms.utils.shash2hex(where.mod))
+    model.update(mods, seconds, where.target, task=name)
     drop_in.update(where, found, results(len(found)))
-    np.testing.assert_array_equal(model.predict(mods, where.target), drop_in.predict(where, found))
+    np.testing.assert_array_equal(model.predict(mods, where.target, task=name), drop_in.predict(where, found))
     with pytest.raises(InputError, match="latencies must be 24 positive numbers of seconds, one per program"):
         model.update(mods, seconds[:-1], where.target, task="short")
 
@@ -244,7 +245,7 @@ def test_the_same_seed_gives_the_same_search(checkpoint: str, tasks: list[Task],
 def test_a_broken_model_ends_a_search_of_tvm_only_if_it_is_strict(
     checkpoint: str, tasks: list[Task], target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug of the model")
 
     runner, model = RepeatableRunner(), GNNCostModel(checkpoint, strict=strict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,8 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
 
     def predict(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """float64[n]: scores in [0, 1], higher is faster; 0 for a state that cannot be scored."""
-        return self.search.predict(lambda: self._extract(task.compute_dag, str(task.target), states), len(states))
+        extract = partial(self._extract, task.compute_dag, str(task.target), states)
+        return self.search.predict(extract, len(states), _task_name(task))
 
     def predict_stages(self, task: auto_scheduler.SearchTask, states: Sequence[Any]) -> npt.NDArray[np.float64]:
         """The scores of states and of their stores, packed as ``auto_scheduler`` reads them.
@@ -117,7 +118,7 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
             order. The number is 0 for a state that cannot be scored, and if the model has no cost per store.
         """
         extract = cache(lambda: self._extract(task.compute_dag, str(task.target), states))
-        scores = self.search.predict(extract, len(states))
+        scores = self.search.predict(extract, len(states), _task_name(task))
         shares = self.search.store_shares(extract, len(states))
         return np.concatenate([scores, *(np.concatenate([[len(share)], -share]) for share in shares)])
 

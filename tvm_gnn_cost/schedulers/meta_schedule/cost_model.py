@@ -76,7 +76,8 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
     def predict(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> npt.NDArray[np.float64]:
         """float64[n]: scores in [0, 1], higher is faster; 0 for a candidate that cannot be scored."""
-        return self.search.predict(lambda: self._extract(context, candidates), len(candidates))
+        task = ms.utils.shash2hex(context.mod)
+        return self.search.predict(lambda: self._extract(context, candidates), len(candidates), task)
 
     def _extract(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> ProgramGraphs:
         return self.search.model.graphs([candidate.sch.mod for candidate in candidates], context.target, "skip")
