@@ -321,7 +321,7 @@ def test_the_scheduler_that_is_not_installed_is_named(tmp_path: Path) -> None:
 def test_a_cost_model_that_fails_stops_nothing_and_keeps_its_traceback(
     tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug of the model")
 
     monkeypatch.setattr("tvm_gnn_cost.scoring.cost_model.CostModel.predict", broken)
@@ -348,7 +348,7 @@ def test_a_cost_model_that_fails_stops_nothing_and_keeps_its_traceback(
 def test_a_strict_cost_model_that_fails_ends_the_search(
     tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug of the model")
 
     from tvm_gnn_cost import GNNCostModel
