@@ -2,7 +2,7 @@
 
 Runs in either environment: MetaSchedule's ``tune_tir``, or ``auto_scheduler``'s ``SketchPolicy``, each with TVM's
 design space, builder, runner and settings, of tasks of networks that the shipped checkpoints did not learn from. The
-cost models are ``GNNCostModel()``, the same without updates, its trees alone (without updates), its network alone,
+cost models are ``GNNCostModel()``, the same without updates or exploration, its trees alone, its network alone,
 ``XGBModel()``, whose scores are random until it has 100 measurements, the same from its first measurement on, the same
 trained on our measured programs, TVM's ``MLPModel`` (MetaSchedule), without and with our programs, and random scores.
 Afterwards the fastest programs of a task are compared with NumPy and timed interleaved. Finished searches are saved;
@@ -60,6 +60,9 @@ MODELS: dict[str, Callable[[int, Path], Any]] = {
     "its trees alone": lambda _seed, _runs: trees_alone(),
     "its network alone": lambda _seed, _runs: GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None))),
     **BASELINES,
+    "GNNCostModel() without exploration": lambda _seed, _runs: GNNCostModel(
+        CostModel.load("gnn", UpdateSettings(explored=0))
+    ),
 }
 
 
@@ -114,15 +117,17 @@ def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse
     """The searches of a task with each model, as in the JSON."""
     runs, libraries = [], []
     machine = describe_machine()
+    processor = f"{machine['processor']}, {machine['signature']}"
     for model in models:
-        name = "".join(letter if letter.isalnum() else "-" for letter in f"{task} {model}")
+        # A folder that is moved to another machine has the searches of both.
+        name = "".join(letter if letter.isalnum() else "-" for letter in f"{task} {model} {processor}")
         path = arguments.runs / f"{name}.{arguments.checkpoint}.{arguments.trials}.{seed}.json"
         console.print(f"{task}, {model}, seed {seed}", highlight=False)
         if not path.exists():
             _in_process(_search_and_save, task, model, seed, arguments, path)
         found = json.loads(path.read_text())
         run = {"task": task, "model": model, "seed": seed, "best_s": best(found["points"])}
-        run |= {"machine": f"{machine['processor']}, {machine['signature']}", "wall_clock_s": found["points"][-1][0]}
+        run |= {"machine": processor, "wall_clock_s": found["points"][-1][0]}
         run |= {"phases_s": found["phases_s"], "improvements": improvements(found["points"]), "again": None}
         runs.append(run)
         libraries.append(path.with_suffix(".so"))

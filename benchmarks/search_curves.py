@@ -64,9 +64,13 @@ _COLUMNS = {"seconds": 0, "trials": 1}
 
 
 def _after(run: Mapping[str, Any], limit: float, against: str = "trials") -> float:
-    """The minimum latency of a saved run's programs up to a number of trials or seconds."""
+    """The minimum latency of a saved run's programs up to a number of trials or seconds.
+
+    Before the first program that was built and ran, it is that program's latency.
+    """
     column = _COLUMNS[against]
-    return min((point[2] for point in run["improvements"] if point[column] <= limit), default=math.inf)
+    first = run["improvements"][0][2]
+    return min((point[2] for point in run["improvements"] if point[column] <= limit), default=first)
 
 
 def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple[str, ...]]:
