@@ -69,8 +69,8 @@ def _after(run: Mapping[str, Any], limit: float, against: str = "trials") -> flo
     Before the first program that was built and ran, it is that program's latency.
     """
     column = _COLUMNS[against]
-    first = run["improvements"][0][2]
-    return min((point[2] for point in run["improvements"] if point[column] <= limit), default=first)
+    first: float = run["improvements"][0][2]
+    return min((float(point[2]) for point in run["improvements"] if point[column] <= limit), default=first)
 
 
 def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple[str, ...]]:

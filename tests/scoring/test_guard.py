@@ -108,7 +108,7 @@ def test_a_bug_of_a_library_does_not_stop_a_search_either(
 def test_what_cannot_be_scored_comes_last(model: GuardedModel) -> None:
     assert model.predict(broken, 5).tolist() == [0.0] * 5
     assert [len(shares) for shares in model.store_shares(broken, 5)] == [0] * 5
-    model.model.predict = lambda _graphs: np.array([0.5, np.nan])  # type: ignore[method-assign]
+    model.model.predict = lambda _graphs, **_: np.array([0.5, np.nan])  # type: ignore[method-assign]
     assert model.predict(lambda: synthetic.graphs(2), 2).tolist() == [0.5, 0.0]
 
 
