@@ -7,20 +7,20 @@ import pytest
 
 from tests import synthetic
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.graphs.ragged import offsets_of
+from tvm_gnn_cost.graphs.values import COLUMN, VALUES
 from tvm_gnn_cost.scoring.exploration import explore, structures
-
-_COLUMN = {name: column for column, (name, _) in enumerate(VALUES)}
 
 
 def with_stores(*programs: list[dict[str, float]]) -> ProgramGraphs:
     """Programs of a loop and, for each dictionary of node features, a buffer store."""
-    types = np.concatenate([[synthetic.TYPES.index("For"), *[1] * len(stores)] for stores in programs])
+    loop, store_type = synthetic.TYPES.index("For"), synthetic.TYPES.index("BufferStore")
+    types = np.concatenate([[loop, *[store_type] * len(stores)] for stores in programs])
     x = np.zeros((len(types), len(VALUES)), np.float32)
-    rows = np.flatnonzero(types == 1)
+    rows = np.flatnonzero(types == store_type)
     for row, store in zip(rows, (store for stores in programs for store in stores), strict=True):
         for name, value in store.items():
-            x[row, _COLUMN[name]] = value
+            x[row, COLUMN[name]] = value
     sizes = [1 + len(stores) for stores in programs]
     edges = [np.stack([np.zeros(len(stores), np.int32), np.arange(1, 1 + len(stores))]) for stores in programs]
     return ProgramGraphs(
@@ -29,8 +29,8 @@ def with_stores(*programs: list[dict[str, float]]) -> ProgramGraphs:
         x,
         np.concatenate(edges, axis=1).astype(np.int32),
         np.zeros(sum(sizes) - len(programs), np.int8),
-        np.concatenate([[0], np.cumsum(sizes)]),
-        np.concatenate([[0], np.cumsum([size - 1 for size in sizes])]),
+        offsets_of(sizes),
+        offsets_of([len(stores) for stores in programs]),
         detail="statements",
     )
 

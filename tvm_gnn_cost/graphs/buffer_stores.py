@@ -9,14 +9,10 @@ import numpy.typing as npt
 
 from tvm_gnn_cost.graphs.program_graph import Graphs, ProgramGraphs, Relation, in_parts
 from tvm_gnn_cost.graphs.ragged import offsets_of
-from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.graphs.values import COLUMN, ONCE
 
 #: Numbers of loads and of enclosing loops per buffer store.
 _LOADS, _LOOPS = 3, 6
-
-_COLUMN = {name: column for column, (name, _) in enumerate(VALUES)}
-#: Above the ``extent`` of a loop of one iteration, log2(1 + 1).
-_ONCE = 1.01
 
 
 @dataclass(frozen=True)
@@ -61,8 +57,8 @@ def buffer_stores(graphs: Graphs, columns: npt.NDArray[np.int64]) -> BufferStore
 
 def _rows_of_part(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> BufferStores:
     parent = _parents(graphs)
-    stores, loads, loops = (_nodes_of(graphs, name) for name in ("BufferStore", "BufferLoad", "For"))
-    repeated = loops[graphs.x[loops, _COLUMN["extent"]] > _ONCE]
+    stores, loads, loops = (nodes_of(graphs, name) for name in ("BufferStore", "BufferLoad", "For"))
+    repeated = loops[graphs.x[loops, COLUMN["extent"]] > ONCE]
     around, count = _loops_around(stores, parent, repeated)
     nodes = np.concatenate([stores[:, None], _loads_of(graphs, stores, loads, parent), around], axis=1)
     # Gathering whole rows is ten times as fast as gathering elements.
@@ -74,7 +70,7 @@ def _rows_of_part(graphs: ProgramGraphs, columns: npt.NDArray[np.int64]) -> Buff
     return BufferStores(rows, graph, len(graphs))
 
 
-def _nodes_of(graphs: ProgramGraphs, name: str) -> npt.NDArray[np.int64]:
+def nodes_of(graphs: ProgramGraphs, name: str) -> npt.NDArray[np.int64]:
     """The nodes of a type, ascending."""
     number = graphs.type_names.index(name) if name in graphs.type_names else -1
     return np.flatnonzero(graphs.node_type == number)
@@ -106,7 +102,7 @@ def _loads_of(
         climbing = climbing[~is_store[owner[climbing]]]
     inside = owner >= 0
     row, loads = np.searchsorted(stores, owner[inside]), loads[inside]
-    order = np.lexsort((-graphs.x[loads, _COLUMN["unique_bytes"]], row))
+    order = np.lexsort((-graphs.x[loads, COLUMN["unique_bytes"]], row))
     row, loads = row[order], loads[order]
     place = np.arange(len(row)) - np.searchsorted(row, row)
     first = place < _LOADS

@@ -132,6 +132,12 @@ VALUES: tuple[tuple[str, str], ...] = tuple(
 )
 """Name and group of each column, in the order in which the C++ extension fills them (``extraction/values.h``)."""
 
+COLUMN: dict[str, int] = {name: column for column, (name, _) in enumerate(VALUES)}
+"""Name -> column."""
+
+ONCE = 1.01
+"""Above the extent of a loop of one iteration, and the iterations of none, log2(1 + 1)."""
+
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(group for _, group in VALUES))
 
 

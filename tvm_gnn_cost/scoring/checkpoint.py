@@ -15,7 +15,7 @@ from torch import Tensor
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.buffer_stores import row_width
 from tvm_gnn_cost.graphs.embedding import NodeTypeVectors
-from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.graphs.values import COLUMN
 from tvm_gnn_cost.models.buffer_store_trees import BufferStoreTrees
 from tvm_gnn_cost.models.topk_gnn import TopKGNNConfig, check_weights
 from tvm_gnn_cost.scoring.calibration import Calibration
@@ -193,8 +193,7 @@ def columns_of(value_names: tuple[str, ...], reader: str) -> npt.NDArray[np.int6
     Raises:
         InputError: this version has no such node feature.
     """
-    known = {name: i for i, (name, _) in enumerate(VALUES)}
-    missing = [name for name in value_names if name not in known]
+    missing = [name for name in value_names if name not in COLUMN]
     if missing:
         raise InputError(f"{reader} reads the node feature '{missing[0]}', which is not extracted any more")
-    return np.array([known[name] for name in value_names], dtype=np.int64)
+    return np.array([COLUMN[name] for name in value_names], dtype=np.int64)

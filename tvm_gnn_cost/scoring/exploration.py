@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tvm_gnn_cost.graphs.buffer_stores import nodes_of
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.graphs.values import COLUMN, ONCE
 
-_COLUMN = {name: column for column, (name, _) in enumerate(VALUES)}
-#: Above the product of the extents of no vectorized loop, log2(1 + 1).
-_ONCE = 1.01
 #: At most every fifth place of a ranking goes to a program that the model would have placed lower.
 _EVERY = 5
 
@@ -22,11 +20,10 @@ def structures(graphs: ProgramGraphs) -> npt.NDArray[np.int64]:
     vectorized. Whether an intermediate result is stored at all and which statements are vectorized are decisions
     of a schedule that a model gets wrong for all programs alike, unlike the sizes of tiles.
     """
-    store = graphs.type_names.index("BufferStore") if "BufferStore" in graphs.type_names else -1
-    rows = np.flatnonzero(graphs.node_type == store)
-    is_param = graphs.x[rows, _COLUMN["buffer_is_param"]] > 0
-    is_update = graphs.x[rows, _COLUMN["is_update"]] > 0
-    is_vectorized = graphs.x[rows, _COLUMN["vectorized_iterations"]] > _ONCE
+    rows = nodes_of(graphs, "BufferStore")
+    is_param = graphs.x[rows, COLUMN["buffer_is_param"]] > 0
+    is_update = graphs.x[rows, COLUMN["is_update"]] > 0
+    is_vectorized = graphs.x[rows, COLUMN["vectorized_iterations"]] > ONCE
     kind = is_param + 2 * is_update + 4 * is_vectorized
     graph = np.searchsorted(graphs.node_offsets, rows, side="right") - 1
     counts = np.bincount(8 * graph + kind, minlength=8 * len(graphs)).reshape(len(graphs), 8)
@@ -55,15 +52,13 @@ def explore(
     array([0.9, 0.8, 0.7, 0.6, 0.5, 0.1, 0.5])
     """
     order = np.argsort(-scores, kind="stable")
-    ranked, kind = scores[order], structure[order]
-    known, numbers = np.unique(measured, return_counts=True)
-    count = np.zeros(len(kind), np.int64)
-    for value, number in zip(known.tolist(), numbers.tolist(), strict=True):
-        count[kind == value] = number
-    place = np.zeros(len(kind), np.int64)
-    for value in np.unique(kind).tolist():
-        rows = kind == value
-        place[rows] = np.arange(rows.sum())
+    ranked = scores[order]
+    kinds, kind = np.unique(np.concatenate([structure[order], measured]), return_inverse=True)
+    kind, kind_of_measured = kind[: len(order)], kind[len(order) :]
+    count = np.bincount(kind_of_measured, minlength=len(kinds))[kind]
+    by_kind = np.argsort(kind, kind="stable")
+    place = np.empty(len(kind), np.int64)
+    place[by_kind] = np.arange(len(kind)) - np.searchsorted(kind[by_kind], kind[by_kind])
     # As many as were measured, and one more: the best ones may be measured.
     chosen = order[(count < enough) & (place <= count) & np.isfinite(ranked)][: len(order) // _EVERY]
     result = scores.copy()

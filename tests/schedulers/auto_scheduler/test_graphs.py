@@ -22,10 +22,9 @@ from tests.schedulers.auto_scheduler.syntax_tree import syntax_tree
 from tests.schedulers.tree_node import check_graph
 from tvm_gnn_cost.graphs.extraction import extract_graphs, extract_states
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.graphs.values import VALUES
+from tvm_gnn_cost.graphs.values import COLUMN
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT, Checkpoint
 
-COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
 ARRAYS = ("node_type", "x", "edge_index", "edge_type", "node_offsets", "edge_offsets")
 
 

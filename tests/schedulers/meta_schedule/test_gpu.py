@@ -18,10 +18,9 @@ from tests.schedulers.meta_schedule.real_schedules import candidates, context, s
 from tests.schedulers.meta_schedule.syntax_tree import syntax_tree
 from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.graphs.values import VALUES, columns
+from tvm_gnn_cost.graphs.values import COLUMN, columns
 from tvm_gnn_cost.schedulers.meta_schedule.cost_model import GNNCostModel
 
-COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
 KERNEL = ("grid_blocks", "block_threads", "virtual_threads", "pipeline_stages", "async_stages", "shared_bytes")
 
 

@@ -14,13 +14,12 @@ from tests.schedulers.meta_schedule.syntax_tree import syntax_tree
 from tests.schedulers.tree_node import check_graph
 from tvm_gnn_cost.graphs.extraction import extract_graphs
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs, Relation
-from tvm_gnn_cost.graphs.values import GROUPS, VALUES, columns
+from tvm_gnn_cost.graphs.values import COLUMN, GROUPS, VALUES, columns
 from tvm_gnn_cost.schedulers.meta_schedule.networks import extract_tasks, load_network
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
 
 NETWORKS = ("resnet-18", "mobilenet-v2")
 TASKS_A_NETWORK = 3
-COLUMN = {name: i for i, (name, _) in enumerate(VALUES)}
 
 
 @T.prim_func(s_tir=True)
