@@ -66,6 +66,15 @@ MODELS: dict[str, Callable[[int, Path], Any]] = {
 }
 
 
+def file_name(text: str, suffix: str) -> str:
+    """The name of a file of a task and a model.
+
+    >>> file_name("swin: softmax", ".json")
+    'swin--softmax.json'
+    """
+    return "".join(letter if letter.isalnum() else "-" for letter in text) + suffix
+
+
 def _search_and_save(task: str, model: str, seed: int, arguments: argparse.Namespace, path: Path) -> None:
     # XGBoost models first draw scores from NumPy's global generator.
     np.random.seed(seed)
@@ -120,8 +129,8 @@ def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse
     processor = f"{machine['processor']}, {machine['signature']}"
     for model in models:
         # A folder that is moved to another machine has the searches of both.
-        name = "".join(letter if letter.isalnum() else "-" for letter in f"{task} {model} {processor}")
-        path = arguments.runs / f"{name}.{arguments.checkpoint}.{arguments.trials}.{seed}.json"
+        name = file_name(f"{task} {model} {processor}", f".{arguments.checkpoint}.{arguments.trials}.{seed}.json")
+        path = arguments.runs / name
         console.print(f"{task}, {model}, seed {seed}", highlight=False)
         if not path.exists():
             _in_process(_search_and_save, task, model, seed, arguments, path)

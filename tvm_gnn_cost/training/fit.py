@@ -318,24 +318,22 @@ def fit(
         folder,
         lambda epoch, metrics: progress(EpochFinished(epoch, metrics)),
     )
-    card = {
-        **checkpoint.card,
-        "training": {
-            **asdict(settings),
-            "train_programs": len(train),
-            "train_tasks": len(train.tasks),
-            "validation_programs": len(validation),
-            "validation_tasks": len(validation.tasks),
-            "validation_error": done.validation_error,
-        },
+    training = {
+        **asdict(settings),
+        "train_programs": len(train),
+        "train_tasks": len(train.tasks),
+        "validation_programs": len(validation),
+        "validation_tasks": len(validation.tasks),
+        "validation_error": done.validation_error,
     }
-    trained = replace(checkpoint, state=with_prefix(done.state, "model."), card=card, trees=None)
+    trained = replace(checkpoint, state=with_prefix(done.state, "model."), trees=None)
     if settings.trees:
         progress(Stage("growing trees"))
         trees = _trees(trained, checkpoint.trees, train, validation, settings)
         # Fine-tuning adds to those of the checkpoint, and fewer than the setting allows.
-        card["training"]["trees"] = trees.booster.num_boosted_rounds()
+        training["trees"] = trees.booster.num_boosted_rounds()
         trained = replace(trained, trees=trees)
+    trained = replace(trained, card={**checkpoint.card, "training": training})
     if settings.calibrated:
         scores = Scorer(trained).score(validation.graphs.read(), validation.task)
         trained = replace(trained, calibration=calibrate(scores, validation.throughput()))
