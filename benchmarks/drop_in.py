@@ -34,7 +34,7 @@ from search_curves import (
     drop_in_rows_of_tasks,
     improvements,
 )
-from single_tasks import CPU_TASKS, SMALL, SingleTask, measure_again
+from single_tasks import CPU_TASKS, chosen, measure_again
 from tvm_gnn_cost import CostModel, GNNCostModel
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import describe_machine, machine_to_itself, usable_cores
@@ -53,16 +53,20 @@ _PROCESSES = 3
 #: The largest difference of a program from NumPy, relative to the largest value.
 _LARGEST_DIFFERENCE = 1e-4
 
+
+def with_settings(**settings: Any) -> GNNCostModel:
+    """The shipped model with other settings in a search."""
+    return GNNCostModel(CostModel.load("gnn", UpdateSettings(**settings)))
+
+
 #: Name -> makes a cost model from a seed and the folder of the runs.
 MODELS: dict[str, Callable[[int, Path], Any]] = {
     OURS: lambda _seed, _runs: GNNCostModel(),
-    "GNNCostModel() without updates": lambda _seed, _runs: GNNCostModel(CostModel.load("gnn", UpdateSettings(trees=0))),
+    "GNNCostModel() without updates": lambda _seed, _runs: with_settings(trees=0),
     "its trees alone": lambda _seed, _runs: trees_alone(),
     "its network alone": lambda _seed, _runs: GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None))),
     **BASELINES,
-    "GNNCostModel() without exploration": lambda _seed, _runs: GNNCostModel(
-        CostModel.load("gnn", UpdateSettings(explored=0))
-    ),
+    "GNNCostModel() without exploration": lambda _seed, _runs: with_settings(explored=0),
 }
 
 
@@ -80,17 +84,13 @@ def _search_and_save(task: str, model: str, seed: int, arguments: argparse.Names
     np.random.seed(seed)
     with machine_to_itself():
         cost_model = MODELS[model](seed, arguments.runs)
-        found = search(_tasks(arguments)[task], cost_model, seed, arguments.trials, path.with_suffix(".so"))
+        found = search(chosen(CPU_TASKS, arguments)[task], cost_model, seed, arguments.trials, path.with_suffix(".so"))
     write_text(path, json.dumps(found))
 
 
 def _measure_again(task: str, libraries: Sequence[Path], arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with machine_to_itself():
-        return measure_again(_tasks(arguments)[task], libraries, tvm.cpu())
-
-
-def _tasks(arguments: argparse.Namespace) -> Mapping[str, SingleTask]:
-    return SMALL if arguments.quick else CPU_TASKS
+        return measure_again(chosen(CPU_TASKS, arguments)[task], libraries, tvm.cpu())
 
 
 def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -107,7 +107,7 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     arguments.checkpoint = shipped_version()
     searched = _in_json(arguments)
     for seed in range(arguments.seeds):
-        for task in [one for one in _tasks(arguments) if arguments.quick or one in arguments.tasks]:
+        for task in chosen(CPU_TASKS, arguments):
             saved = [run["model"] for run in searched.get((task, seed), [])]
             models = list(dict.fromkeys([*saved, *arguments.models]))
             # Latencies are compared only where all models ran on one machine.

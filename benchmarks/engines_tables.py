@@ -64,8 +64,8 @@ def ratio(network: Network, ours: str, engine: str = "") -> float | None:
 def geometric_mean(values: Iterable[float]) -> float | None:
     """The geometric mean; None of no values.
 
-    >>> geometric_mean([0.5, 2.0])
-    1.0
+    >>> geometric_mean([0.5, 2.0, 8.0])
+    2.0
     """
     several = list(values)
     return statistics.geometric_mean(several) if several else None

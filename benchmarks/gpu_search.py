@@ -36,7 +36,7 @@ from common import console, parser, run_saved, table_of, write_result
 from cuda_programs import add_options
 from gpu_pretraining import GNN, XGB, pretrain, xgb, xgb_with_records
 from search_curves import Points, Runs, best, compare_runs, comparison_table, finite, improvements
-from single_tasks import GPU_TASKS, SMALL, SingleTask
+from single_tasks import GPU_TASKS, SingleTask, chosen
 from tvm_gnn_cost import GNNCostModel, GraphStore, WorkError
 from tvm_gnn_cost.files import write_text
 from tvm_gnn_cost.measuring.machine import machine_to_itself, usable_cores
@@ -171,7 +171,7 @@ def _model(name: str, seed: int, arguments: argparse.Namespace) -> Any:
 def measure_again(name: str, libraries: Sequence[Path], arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """See :func:`single_tasks.measure_again`."""
     device = tvm.device("cpu" if gpu_target(arguments.target).kind.name == "llvm" else "cuda", 0)
-    return single_tasks.measure_again(_tasks(arguments)[name], libraries, device)
+    return single_tasks.measure_again(chosen(GPU_TASKS, arguments)[name], libraries, device)
 
 
 def _take_cores(numbers: Any, processes: int) -> None:
@@ -188,16 +188,11 @@ def _search_and_save(name: str, model: str, seed: int, arguments: argparse.Names
         return "not started, as the time ran out"
     # TVM raises errors of any type, and the other searches are worth something without this one.
     try:
-        result = search(_tasks(arguments)[name], model, seed, arguments, path.with_suffix(".so"))
+        result = search(chosen(GPU_TASKS, arguments)[name], model, seed, arguments, path.with_suffix(".so"))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     write_text(path, json.dumps(result))
     return "finished"
-
-
-def _tasks(arguments: argparse.Namespace) -> dict[str, SingleTask]:
-    tasks = SMALL if arguments.quick else GPU_TASKS
-    return {name: task for name, task in tasks.items() if name in arguments.tasks or arguments.quick}
 
 
 def run_all(arguments: argparse.Namespace, finished: Path) -> dict[Run, Path]:
@@ -208,7 +203,7 @@ def run_all(arguments: argparse.Namespace, finished: Path) -> dict[Run, Path]:
     todo = [
         (name, model, seed)
         for seed in range(arguments.seeds)
-        for name in _tasks(arguments)
+        for name in chosen(GPU_TASKS, arguments)
         for model in arguments.models
     ]
     sizes = f"{arguments.trials}-{arguments.trials_per_round}-{arguments.population_size}"
@@ -247,7 +242,7 @@ def report(arguments: argparse.Namespace, paths: Mapping[Run, Path], again: Sequ
     options = ("trials", "trials_per_round", "population_size", "at_once", "programs_per_task")
     settings |= {option: getattr(arguments, option) for option in options}
     settings |= {"target": str(gpu_target(arguments.target)), "folder": arguments.folder.resolve().name}
-    tasks = _tasks(arguments)
+    tasks = chosen(GPU_TASKS, arguments)
     settings["flops"] = {name: tasks[name].flops for name in dict.fromkeys(name for name, _, _ in done)}
     settings["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     metrics = {"against": finite(_against(arguments, paths)), "runs": finite(per_run), "measured_again": again}
@@ -268,7 +263,7 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     paths = run_all(arguments, finished)
     again: list[dict[str, Any]] = []
     pool: ProcessPoolExecutor | None = None
-    for name in _tasks(arguments):
+    for name in chosen(GPU_TASKS, arguments):
         libraries = {run: path.with_suffix(".so") for run, path in paths.items() if run[0] == name}
         libraries = {run: library for run, library in libraries.items() if library.exists()}
         if not libraries:

@@ -27,13 +27,14 @@ import xgboost
 from rich.progress import track
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.runner.local_runner import LocalRunnerFuture
 
 from common import WORK, console, parser, run_saved, shipped_version, table_of, write_result
 from drop_in import MODELS as SEARCHED
-from drop_in import file_name
+from drop_in import file_name, with_settings
 from drop_in_meta_schedule import BASELINES, search
 from search_curves import Runs, best, improvements
-from single_tasks import CPU_TASKS, SMALL
+from single_tasks import CPU_TASKS, SMALL, chosen
 from tvm_gnn_cost import CostModel, GNNCostModel, InputError
 from tvm_gnn_cost.evaluation.metrics import pairwise_accuracy, r2
 from tvm_gnn_cost.files import write_text
@@ -42,15 +43,14 @@ from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
 from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latency
-from tvm_gnn_cost.scoring.cost_model import UpdateSettings
 
 #: Name -> makes a cost model from a seed. The first is what the others are compared with.
 MODELS: dict[str, Callable[[int], Any]] = {
     "GNNCostModel()": lambda _seed: GNNCostModel(),
-    "without exploration": lambda _seed: _with(explored=0),
-    "without updates": lambda _seed: _with(trees=0),
-    "60 trees, learning rate 0.2": lambda _seed: _with(trees=60, learning_rate=0.2),
-    "6 programs of each structure": lambda _seed: _with(explored=6),
+    "without exploration": lambda _seed: with_settings(explored=0),
+    "without updates": lambda _seed: with_settings(trees=0),
+    "60 trees, learning rate 0.2": lambda _seed: with_settings(trees=60, learning_rate=0.2),
+    "6 programs of each structure": lambda _seed: with_settings(explored=6),
     "XGBModel(num_warmup_samples=1)": lambda seed: BASELINES["XGBModel(num_warmup_samples=1)"](seed, Path()),
 }
 
@@ -112,10 +112,6 @@ def _train(rows: npt.NDArray[np.float32], logarithm: npt.NDArray[np.float64], se
     return xgboost.train(_XGBOOST | {"seed": seed}, xgboost.DMatrix(rows, logarithm), _TREES)
 
 
-def _with(**settings: Any) -> GNNCostModel:
-    return GNNCostModel(CostModel.load("gnn", UpdateSettings(**settings)))
-
-
 @derived_object
 class _Builder(ms.builder.PyBuilder):  # type: ignore[misc]
     """Builds nothing: the path of a program is its latency."""
@@ -132,27 +128,12 @@ class _Builder(ms.builder.PyBuilder):  # type: ignore[misc]
 
 
 @derived_object
-class _Future(ms.runner.PyRunnerFuture):  # type: ignore[misc]
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    def done(self) -> bool:
-        """Always; MetaSchedule calls this."""
-        return True
-
-    def result(self) -> ms.runner.RunnerResult:
-        """The latency; MetaSchedule calls this."""
-        return ms.runner.RunnerResult([self.seconds], None)
-
-
-@derived_object
 class _Runner(ms.runner.PyRunner):  # type: ignore[misc]
     """Runs nothing; see :class:`_Builder`."""
 
     def run(self, runner_inputs: list[ms.runner.RunnerInput]) -> list[ms.runner.RunnerFuture]:
         """Returns the latencies of a batch; MetaSchedule calls this."""
-        return [_Future(float(one.artifact_path)) for one in runner_inputs]
+        return [LocalRunnerFuture([float(one.artifact_path)], None) for one in runner_inputs]
 
 
 def simulate(surrogate: Surrogate, model: Any, seed: int, trials: int) -> list[list[float]]:
@@ -180,37 +161,39 @@ def simulate(surrogate: Surrogate, model: Any, seed: int, trials: int) -> list[l
 def _fit_and_save(task: str, folders: Sequence[Path], arguments: argparse.Namespace, path: Path) -> None:
     """Trains the surrogate of a task, and writes its boosters and then its accuracy, to ``path``."""
     import_tensor_intrin()
-    records = [
-        record
-        for folder in folders
-        for record in ms.database.JSONDatabase(work_dir=str(folder)).get_all_tuning_records()
-        if np.isfinite(latency(record))
-    ]
-    if len(records) < _FOLDS:
-        raise InputError(f"the records of '{task}' have {len(records)} programs that ran, fewer than {_FOLDS}")
-    modules = [record.as_measure_candidate().sch.mod for record in records]
-    surrogate = Surrogate(_tasks(arguments)[task].module())
-    accuracy = surrogate.fit(modules, np.array([latency(record) for record in records]))
+    databases = [ms.database.JSONDatabase(work_dir=str(folder)) for folder in folders]
+    records = [record for database in databases for record in database.get_all_tuning_records()]
+    seconds = np.array([latency(record) for record in records])
+    ran = np.flatnonzero(np.isfinite(seconds))
+    if len(ran) < _FOLDS:
+        raise InputError(f"the records of '{task}' have {len(ran)} programs that ran, fewer than {_FOLDS}")
+    surrogate = Surrogate(chosen(CPU_TASKS, arguments)[task].module())
+    accuracy = surrogate.fit([records[number].as_measure_candidate().sch.mod for number in ran], seconds[ran])
     for number, booster in enumerate(surrogate.boosters):
         booster.save_model(path.with_suffix(f".{number}.ubj"))
-    write_text(path, json.dumps({"programs": len(records)} | accuracy))
+    write_text(path, json.dumps({"programs": len(ran)} | accuracy))
 
 
 def _search_and_save(task: str, model: str, seed: int, arguments: argparse.Namespace, fitted: Path, path: Path) -> None:
     torch.set_num_threads(1)
     import_tensor_intrin()
     boosters = [xgboost.Booster(_XGBOOST, model_file=fitted.with_suffix(f".{i}.ubj")) for i in range(_BOOSTERS)]
-    surrogate = Surrogate(_tasks(arguments)[task].module(), boosters)
+    surrogate = Surrogate(chosen(CPU_TASKS, arguments)[task].module(), boosters)
     write_text(path, json.dumps(simulate(surrogate, MODELS[model](seed), seed, arguments.trials)))
 
 
-def _tasks(arguments: argparse.Namespace) -> dict[str, Any]:
-    return dict(SMALL) if arguments.quick else {name: CPU_TASKS[name] for name in arguments.tasks}
+def records_of(task: str, folder: Path) -> list[Path]:
+    """The records of the searches of a task, of any model, seed and machine."""
+    names = (file_name(f"{task} {model}", "*.records") for model in SEARCHED)
+    # The name of a model may begin with that of another.
+    return sorted({path for name in names for path in folder.glob(name)})
 
 
 def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     """Runs what is missing in the folder ``finished``, prints the tables and writes the JSON."""
     finished.mkdir(parents=True, exist_ok=True)
+    # Searches with another checkpoint are repeated.
+    arguments.checkpoint = shipped_version()
     if arguments.quick:
         arguments.records = finished
         for name, task in SMALL.items():
@@ -229,16 +212,15 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
         dict(zip(("task", "model", "seed"), run, strict=True)) | {"improvements": improvements(points)}
         for run, points in found.items()
     ]
-    settings = {"trials": arguments.trials, "seeds": arguments.seeds, "checkpoint": shipped_version()}
+    settings = {"trials": arguments.trials, "seeds": arguments.seeds, "checkpoint": arguments.checkpoint}
     write_result(arguments.json, "simulated_search", settings, {"surrogates": surrogates, "runs": runs})
 
 
 def _fit_all(arguments: argparse.Namespace, finished: Path, pool: ProcessPoolExecutor) -> dict[str, Path]:
     """Task -> its surrogate, of the records that there are now."""
     fitted, jobs = {}, []
-    for task in _tasks(arguments):
-        names = (file_name(f"{task} {model}", "*.records") for model in SEARCHED)
-        folders = sorted(folder for name in names for folder in arguments.records.glob(name))
+    for task in chosen(CPU_TASKS, arguments):
+        folders = records_of(task, arguments.records)
         if not folders:
             raise InputError(f"{arguments.records} has no records of '{task}'; run drop_in.py --tasks '{task}' first")
         fitted[task] = finished / file_name(task, f".{len(folders)}.json")
@@ -255,7 +237,7 @@ def _search_all(
     """The searches of each task with each model and seed."""
     paths = {
         (task, model, seed): finished
-        / file_name(f"{fitted[task].stem} {model}", f".{shipped_version()}.{arguments.trials}.{seed}.json")
+        / file_name(f"{fitted[task].stem} {model}", f".{arguments.checkpoint}.{arguments.trials}.{seed}.json")
         for seed in range(arguments.seeds)
         for model in arguments.models
         for task in fitted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -242,3 +243,8 @@ CPU_TASKS = {
 
 #: Of quick runs.
 SMALL = {"matrix product": product(16, 32, 64)}
+
+
+def chosen(tasks: Mapping[str, SingleTask], arguments: argparse.Namespace) -> dict[str, SingleTask]:
+    """The tasks that the options of a script name, in the order of the table; small ones in a quick run."""
+    return dict(SMALL) if arguments.quick else {name: task for name, task in tasks.items() if name in arguments.tasks}

@@ -167,7 +167,7 @@ def test_gpu_search_does_not_call_a_search_finished_that_ran_out_of_time(tmp_pat
     run = ("matrix product", "random", 0)
     assert gpu_search._search_and_save(*run, options, tmp_path / "run.json") == "not started, as the time ran out"
     with pytest.raises(WorkError, match="ended after 2 trials"):
-        gpu_search.search(gpu_search.SMALL[run[0]], *run[1:], options, tmp_path / "run.so")
+        gpu_search.search(gpu_search.single_tasks.SMALL[run[0]], *run[1:], options, tmp_path / "run.so")
     assert not list(tmp_path.iterdir())
 
 
