@@ -21,7 +21,7 @@ from stores import learned_from
 from tvm_gnn_cost import CostModel
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.builder import build_program
-from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin, preload_in_builders
 from tvm_gnn_cost.schedulers.meta_schedule.search import phase_seconds
 from tvm_gnn_cost.schedulers.meta_schedule.search_log import quiet_console
 from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
@@ -104,12 +104,14 @@ class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) -> dict[str, Any]:
-    """Searches with ``tune_tir``, and writes the fastest program and, in a folder beside it, the records.
+    """Searches with ``tune_tir``, whose builder imports faster, and writes the fastest program and, in a folder beside it, the records.
 
     Returns:
         The ``points`` of the search, and the seconds of each phase.
     """
     quiet_console()
+    # GNNCostModel() does it; without it, searches of the other models lose programs, on a slow machine all of them.
+    preload_in_builders()
     target, module, recorder = local_target(), task.module(), _Recorder()
     folder = library.with_suffix(".records")
     # Of a search that was interrupted.

@@ -3,11 +3,18 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.builder import local_builder
 from tvm.tirx.script.parser import entry
 
-from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tests.schedulers.meta_schedule.programs import good
+from tvm_gnn_cost import GNNCostModel
+from tvm_gnn_cost.schedulers.meta_schedule import preload
+from tvm_gnn_cost.schedulers.meta_schedule.preload import build_in_worker, import_tensor_intrin
 
 NAME = "tvm.s_tir.tensor_intrin"
 
@@ -40,3 +47,29 @@ def test_the_intrinsics_are_imported_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert entry.inspect is inspect
     monkeypatch.setattr(importlib, "import_module", None)
     import_tensor_intrin()
+
+
+def test_workers_of_the_builder_import_the_intrinsics_before_they_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def build(*arguments: Any) -> str:
+        calls.append(arguments)
+        return "path"
+
+    monkeypatch.setattr(preload, "import_tensor_intrin", lambda: calls.append("import"))
+    monkeypatch.setattr(local_builder, "_worker_func", build)
+    assert build_in_worker(1, 2) == "path"
+    assert calls == ["import", (1, 2)]
+
+
+def test_a_search_with_the_model_loses_no_program_to_the_import(
+    monkeypatch: pytest.MonkeyPatch, target: Any
+) -> None:
+    # Restores TVM's function, which it must have.
+    monkeypatch.setattr(local_builder, "_worker_func", local_builder._worker_func)
+    GNNCostModel()
+    assert local_builder._worker_func is build_in_worker
+    builder = ms.builder.LocalBuilder(max_workers=1)
+    (built,) = builder.build([ms.builder.BuilderInput(good().sch.mod, target)])
+    assert built.error_msg is None
+    assert Path(built.artifact_path).is_file()

@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_gnn_cost.datasets.records import summarise_repeats
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
-from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin
+from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin, preload_in_builders
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.scoring.guard import GuardedModel
@@ -31,6 +31,9 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
     It ranks candidates from the first round on, with the weights of its training, and learns from every measured round
     (:meth:`CostModel.update <tvm_gnn_cost.scoring.cost_model.CostModel.update>`). A candidate that cannot be read gets
     the lowest score, and the reason is logged once.
+
+    As long as the process lives, the workers of TVM's ``LocalBuilder`` import TVM's tensor intrinsics faster, with which
+    their first programs would reach its limit of 30 seconds on slow machines.
 
     Args:
         model: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or the path of a checkpoint; the one that ships if
@@ -53,6 +56,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         super().__init__()
         # Otherwise the first TuneContext imports them, which takes minutes when torch is loaded.
         import_tensor_intrin()
+        preload_in_builders()
         self.search = GuardedModel(DEFAULT if model is None else model, "meta-schedule", strict)
 
     def load(self, path: str) -> None:
