@@ -36,7 +36,6 @@ class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        import_tensor_intrin()
         self.model = CostModel.load()
 
     def predict(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> npt.NDArray[np.float64]:
@@ -104,13 +103,15 @@ class _Recorder(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) -> dict[str, Any]:
-    """Searches with ``tune_tir``, whose builder imports faster, and writes the fastest program and, in a folder beside it, the records.
+    """Searches with ``tune_tir`` and writes the fastest program and, in a folder beside it, the records.
 
     Returns:
         The ``points`` of the search, and the seconds of each phase.
     """
     quiet_console()
-    # GNNCostModel() does it; without it, searches of the other models lose programs, on a slow machine all of them.
+    # GNNCostModel() does both. Without them, the searches of the other models import for a minute and a half in a process
+    # with so many modules as this one, and lose programs, on a slow machine all of them.
+    import_tensor_intrin()
     preload_in_builders()
     target, module, recorder = local_target(), task.module(), _Recorder()
     folder = library.with_suffix(".records")

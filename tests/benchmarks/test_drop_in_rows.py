@@ -21,6 +21,7 @@ def run(
     return {
         **{"task": task, "model": model, "seed": seed, "machine": machine, "improvements": improvements},
         "wall_clock_s": improvements[-1][0],
+        "phases_s": {},
         "again": None if again is None else {"latency_s": again},
     }
 
@@ -73,3 +74,12 @@ def test_mean_curves_are_relative_to_the_best_of_the_machine() -> None:
         run("GNNCostModel()", 1, [[1.0, 1, 20.0], [2.0, 2, 10.0]], 10.0, machine="b"),
     ]
     assert search_curves.relative_curves(searches, "trials")["GNNCostModel()"] == ([1, 2], pytest.approx([2.0, 1.0]))
+
+
+def test_the_clock_of_a_search_starts_after_the_imports() -> None:
+    late = run("XGBModel()", 0, [[91.0, 1, 8.0], [99.0, 200, 2.0]], 2.0) | {"phases_s": {"building": 7.0, "running": 2.0}}
+    runs = [late, RUNS[2]]
+    assert search_curves.drop_in_rows(runs, "XGBModel()")[1][-2] == "2.00"
+    x, y = search_curves.relative_curves(runs, "seconds")["XGBModel()"]
+    assert (x, y) == ([1.0, 9.0], pytest.approx([8.0, 2.0]))
+    assert late["improvements"][0][0] == 91.0
