@@ -7,8 +7,9 @@ cost models are ``GNNCostModel()``, the same without updates or exploration, its
 trained on our measured programs, TVM's ``MLPModel`` (MetaSchedule), without and with our programs, and random scores.
 Afterwards the fastest programs of a task are compared with NumPy and timed interleaved. Finished searches are saved;
 the same command resumes, and adds seeds and tasks to the JSON, on whichever machine: all models of a task and a seed
-run on one. With each model the process of the search and the workers of MetaSchedule's builder import TVM's tensor
-intrinsics as with ``GNNCostModel``, without which searches lose programs to its limit of 30 seconds. Nothing else may run on the machine.
+run on one. With each model, the process of the search and the workers of MetaSchedule's builder import TVM's tensor
+intrinsics as with ``GNNCostModel``; otherwise searches lose programs to the builder's limit of 30 seconds. Nothing else
+may run on the machine.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def search(task: SingleTask, model: Any, seed: int, trials: int, library: Path) 
         The ``points`` of the search, and the seconds of each phase.
     """
     quiet_console()
-    # GNNCostModel() does both. Without them, the searches of the other models import for a minute and a half in a process
-    # with so many modules as this one, and lose programs, on a slow machine all of them.
+    # GNNCostModel() does both. Without them, searches of the other models import for more than a minute in a process of
+    # as many modules as this one, and lose programs, on a slow machine all of them.
     import_tensor_intrin()
     preload_in_builders()
     target, module, recorder = local_target(), task.module(), _Recorder()

@@ -77,7 +77,9 @@ def test_mean_curves_are_relative_to_the_best_of_the_machine() -> None:
 
 
 def test_the_clock_of_a_search_starts_after_the_imports() -> None:
-    late = run("XGBModel()", 0, [[91.0, 1, 8.0], [99.0, 200, 2.0]], 2.0) | {"phases_s": {"building": 7.0, "running": 2.0}}
+    late = run("XGBModel()", 0, [[91.0, 1, 8.0], [99.0, 200, 2.0]], 2.0) | {
+        "phases_s": {"building": 7.0, "running": 2.0}
+    }
     runs = [late, RUNS[2]]
     assert search_curves.drop_in_rows(runs, "XGBModel()")[1][-2] == "2.00"
     x, y = search_curves.relative_curves(runs, "seconds")["XGBModel()"]

@@ -62,9 +62,7 @@ def test_workers_of_the_builder_import_the_intrinsics_before_they_build(monkeypa
     assert calls == ["import", (1, 2)]
 
 
-def test_a_search_with_the_model_loses_no_program_to_the_import(
-    monkeypatch: pytest.MonkeyPatch, target: Any
-) -> None:
+def test_a_search_with_the_model_loses_no_program_to_the_import(monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     # Restores TVM's function, which it must have.
     monkeypatch.setattr(local_builder, "_worker_func", local_builder._worker_func)
     GNNCostModel()

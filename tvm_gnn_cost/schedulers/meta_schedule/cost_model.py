@@ -32,8 +32,8 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
     (:meth:`CostModel.update <tvm_gnn_cost.scoring.cost_model.CostModel.update>`). A candidate that cannot be read gets
     the lowest score, and the reason is logged once.
 
-    As long as the process lives, the workers of TVM's ``LocalBuilder`` import TVM's tensor intrinsics faster, with which
-    their first programs would reach its limit of 30 seconds on slow machines.
+    From the first object on, the worker processes of TVM's ``LocalBuilder`` import TVM's tensor intrinsics in seconds;
+    otherwise their first programs, or on a slow machine all, are lost to the builder's limit of 30 seconds.
 
     Args:
         model: A :class:`~tvm_gnn_cost.scoring.cost_model.CostModel`, or the path of a checkpoint; the one that ships if
