@@ -63,14 +63,16 @@ DROP_IN_COLUMNS = (
 _COLUMNS = {"seconds": 0, "trials": 1}
 
 
-def _at_start(run: Mapping[str, Any]) -> float:
-    """Seconds of a saved run outside of the phases of its search; 0 for a scheduler that does not report phases.
+def _after_imports(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved run whose clock starts with the first phase of its search, if its scheduler reports phases.
 
-    They are before the first phase: TVM's import of its tensor intrinsics, which ``GNNCostModel()`` makes faster and
-    XGBModel's searches until 2026-11-28 had on their clock, in a process with all modules of the benchmark.
+    Before it is TVM's import of its tensor intrinsics, which ``GNNCostModel()`` makes faster, and which XGBModel's
+    searches until 2026-11-28 had on their clock, in a process with all modules of the benchmark.
     """
     phases = run["phases_s"].values()
-    return float(run["wall_clock_s"] - sum(phases)) if phases else 0.0
+    start = run["wall_clock_s"] - sum(phases) if phases else 0.0
+    improved = [[seconds - start, *others] for seconds, *others in run["improvements"]]
+    return {**run, "wall_clock_s": run["wall_clock_s"] - start, "improvements": improved}
 
 
 def _after(run: Mapping[str, Any], limit: float, against: str = "trials") -> float:
@@ -88,13 +90,13 @@ def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple
 
     They are the latency after each of :data:`_AFTER` programs, the latency after 16 programs to that of the baseline
     after 64, the final programs measured again, the largest of the latter, the wall clock after the imports, and the
-    number of searches.
-    All but the largest are geometric means over tasks and seeds; 16 to 64 is the median.
+    number of searches. All but the largest are geometric means over tasks and seeds; 16 to 64 is the median.
 
     Args:
         runs: The searches in the benchmark's JSON.
         baseline: Name of a model.
     """
+    runs = [_after_imports(run) for run in runs]
     baselines = {(run["task"], run["seed"]): run for run in runs if run["model"] == baseline and run["again"]}
     rows = []
     for model in dict.fromkeys(run["model"] for run in runs):
@@ -109,9 +111,7 @@ def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple
         after = [mean(_after(run, trials) / _after(other, trials) for run, other in pairs) for trials in _AFTER]
         early = statistics.median(_after(run, 16) / _after(other, 64) for run, other in pairs)
         again = [run["again"]["latency_s"] / other["again"]["latency_s"] for run, other in pairs]
-        clock = mean(
-            (run["wall_clock_s"] - _at_start(run)) / (other["wall_clock_s"] - _at_start(other)) for run, other in pairs
-        )
+        clock = mean(run["wall_clock_s"] / other["wall_clock_s"] for run, other in pairs)
         numbers = (*after, early, mean(again), max(again), clock)
         rows.append((model, *(f"{number:.2f}" for number in numbers), str(len(pairs))))
     return rows
@@ -137,12 +137,7 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
         against: ``trials`` or ``seconds``.
     """
     column = _COLUMNS[against]
-    runs = [run for run in runs if run["improvements"]]
-    if against == "seconds":
-        runs = [
-            {**run, "improvements": [[point[0] - _at_start(run), *point[1:]] for point in run["improvements"]]}
-            for run in runs
-        ]
+    runs = [_after_imports(run) for run in runs if run["improvements"]]
     models = list(dict.fromkeys(run["model"] for run in runs))
     searched = [{(run["task"], run["seed"]) for run in runs if run["model"] == model} for model in models]
     common = set.intersection(*searched) if searched else set()
