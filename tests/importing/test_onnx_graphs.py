@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.importing.relax.against_onnxruntime import model_of
 from tests.torch_networks import Convolutional, Recurrent, Transformer, assert_close, example, export_onnx, make
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.importing import onnx_graphs
@@ -51,6 +53,33 @@ def test_without_onnx_runtime_its_own_evaluator_runs_a_model(monkeypatch: pytest
     assert result.tolist() == [0.0, 2.0]
     unknown = model([helper.make_node("Nosuch", ["x"], ["y"])], [2])
     assert onnx_graphs.run(unknown, {"x": np.zeros(2, np.float32)}) is None
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("operator", ["QLinearConv", "QLinearMatMul", "MatMulInteger"])
+def test_products_of_bytes_are_exact(operator: str, is_inside: bool) -> None:
+    """ONNX Runtime saturates them on processors without VNNI, unless told not to."""
+    pytest.importorskip("onnxruntime")
+    x = np.full((1, 4, 4, 4) if operator == "QLinearConv" else (4, 16), 255, np.uint8)
+    constants = {
+        "xs": np.float32(0.05),
+        "xz": np.uint8(0),
+        "w": np.full((6, 4, 3, 2) if operator == "QLinearConv" else (16, 8), 127, np.int8),
+        "ws": np.float32(0.03),
+        "wz": np.int8(0),
+        "s": np.float32(20),
+        "z": np.uint8(3),
+    }
+    names = ["x", "w", "xz", "wz"] if operator == "MatMulInteger" else ["x", *constants]
+    node = helper.make_node(operator, names, ["y"])
+    if is_inside:
+        branch = helper.make_graph([node], "branch", [], [onnx.ValueInfoProto(name="y")])
+        node = helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch)
+        constants["yes"] = np.array(True)
+    net = model_of(node, {"x": x}, constants, opset=13)
+    wanted = onnx.reference.ReferenceEvaluator(net).run(None, {"x": x})
+    for outputs in (onnx_graphs.run(net, {"x": x}), onnx_graphs.run_again(net, [x])):
+        np.testing.assert_array_equal(outputs, wanted)
 
 
 def test_open_sizes_are_named_and_fixed_everywhere() -> None:
