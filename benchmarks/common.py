@@ -30,13 +30,14 @@ use_all_cores()
 
 _DATA = Path(__file__).parent / "data"
 
-#: Scheduler -> folders of measured programs. The last three of MetaSchedule have no programs of the held-out networks.
+#: Scheduler -> folders of measured programs. The last three of MetaSchedule and the last of auto_scheduler have no
+#: programs of the held-out networks.
 DATA = {
     "meta-schedule": tuple(
         _DATA / f"cpu-2core{name}"
         for name in ("-zen4", "-cascadelake", "-zen5", "-zen5-tvm", "-zen5-operators", "-nhwc", "")
     ),
-    "auto-scheduler": (_DATA / "tenset-cpu",),
+    "auto-scheduler": (_DATA / "tenset-cpu", _DATA / "tenset-cpu-operators"),
 }
 #: Scheduler -> networks that no model of a benchmark is trained on, and for MetaSchedule a tenth of the families.
 HELD_OUT = TEST_NETWORKS | {

@@ -1,8 +1,9 @@
 """Operators of TVM's operator library with random sizes, whose tasks train the cost models.
 
-A user of ``tune_tir`` writes such functions, and other importers than Relax's lower networks to them: depthwise
-convolutions are not grouped ones, and the second factor of a product may be transposed. ``topi_operators:dense_3``
-names the fourth size of an operator where a command takes a function of the current folder:
+A user of ``tune_tir`` or of ``auto_scheduler`` writes such functions, and other importers than Relax's lower networks to
+them: depthwise convolutions are not grouped ones, and the second factor of a product may be transposed.
+``topi_operators:dense_3`` names the fourth size of an operator where a command takes a function of the current folder
+(``--space tvm`` for MetaSchedule alone):
 
     cd benchmarks && tvm-gnn-cost collect $(python topi_operators.py --sizes 32) ../work/topi --space tvm
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import tvm
 from tvm import relax, te, topi
 
 from numbered import functions, print_names
+from tvm_gnn_cost.schedulers import scheduler
 
 #: The shapes of an operator's inputs, and what it computes.
 Operator = tuple[Sequence[tuple[int, ...]], Callable[..., te.Tensor]]
@@ -192,9 +194,16 @@ OPERATORS: dict[str, Sized] = {
 }
 
 
-def module(operator: str, number: int) -> tvm.IRModule:
-    """The Relax module of the operator with a number; deterministic."""
+def workload(operator: str, number: int) -> Any:
+    """The operator with a number; deterministic.
+
+    Returns:
+        A Relax module, or for ``auto_scheduler`` the inputs and the output.
+    """
     shapes, compute = OPERATORS[operator](random.Random(f"{operator}/{number}"))
+    if scheduler().name == "auto-scheduler":
+        tensors = [te.placeholder(shape, name=f"input{i}") for i, shape in enumerate(shapes)]
+        return [*tensors, compute(*tensors)]
     builder = relax.BlockBuilder()
     inputs = [relax.Var(f"input{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)]
     with builder.function("main", inputs):
@@ -204,7 +213,7 @@ def module(operator: str, number: int) -> tvm.IRModule:
     return builder.get()
 
 
-__getattr__ = functions(__name__, OPERATORS, module)
+__getattr__ = functions(__name__, OPERATORS, workload)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from torch import nn
 import tests.benchmarks.test_quick  # noqa: F401  (puts the scripts on the path)
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.networks.catalogue import TUNED
+from tvm_gnn_cost.schedulers import scheduler
 
-pytest.importorskip("tvm.s_tir")
+pytest.importorskip("tvm")
 topi_operators = pytest.importorskip("topi_operators")
 single_tasks = pytest.importorskip("single_tasks")
 
@@ -44,13 +45,12 @@ def layers_of(name: str) -> set[tuple[tuple[int, ...], ...]]:
 
 @pytest.mark.parametrize("operator", topi_operators.OPERATORS)
 def test_a_name_is_one_task_of_a_fixed_size(operator: str) -> None:
-    from tvm_gnn_cost.schedulers.meta_schedule.networks import tasks_with_tvm
-    from tvm_gnn_cost.schedulers.meta_schedule.target import local_target
-
-    keys = []
+    chosen, keys = scheduler(), []
     for number in (0, 1, 2, 0):
         name = f"topi_operators:{operator}_{number}"
-        (task,) = tasks_with_tvm(name, local_target())
+        (task,) = chosen.tasks_of_workload(
+            name, chosen.target(), "tvm" if chosen.name == "meta-schedule" else "package"
+        )
         keys.append(task.key)
     assert len(set(keys)) == 3
     assert keys[0] == keys[-1]
@@ -65,11 +65,15 @@ def test_no_operator_is_a_task_of_the_search_benchmarks() -> None:
 
 
 def test_no_operator_is_a_layer_of_a_held_out_network() -> None:
-    layers = {layer for name in TEST_NETWORKS["meta-schedule"] for layer in layers_of(name)}
+    is_ansors = scheduler().name == "auto-scheduler"
+    names = ("resnet-18", "mobilenet-v1", "inception-v3") if is_ansors else TEST_NETWORKS["meta-schedule"]
+    layers = {layer for name in names for layer in layers_of(name)}
     assert len(layers) > 50
     drawn = set()
     for operator, of_data, of_weight in ORDERS:
         for number in range(32):  # those of benchmarks/data
+            if is_ansors and (operator, number) == ("depthwise_nchw", 11):  # left out
+                continue
             (data, weight, *_), _ = topi_operators.OPERATORS[operator](random.Random(f"{operator}/{number}"))
             drawn.add((tuple(data[i] for i in of_data), tuple(weight[i] for i in of_weight)))
     assert not layers & drawn

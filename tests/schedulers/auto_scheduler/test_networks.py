@@ -22,6 +22,7 @@ from tvm_gnn_cost.schedulers.auto_scheduler.compile import CompiledNetwork
 from tvm_gnn_cost.schedulers.auto_scheduler.networks import (
     NETWORKS,
     _fan_in,
+    check_workload,
     load_network,
     plain_task,
     tasks_of_workload,
@@ -167,6 +168,23 @@ def test_an_operators_task_can_be_made_again_from_its_key(target: Any) -> None:
     (task,) = tasks_of_workload("dense/3", target)
     assert (task.name, task.weight) == ("dense/3", 1)
     assert str(plain_task(task.key, target).compute_dag) == str(task.workload.compute_dag)
+
+
+def test_a_function_that_returns_tensor_expressions_is_one_task(
+    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "written_by_a_user.py").write_text(
+        "from tvm import te, topi\n"
+        "def product():\n"
+        "    a, b = te.placeholder((4, 8), name='a'), te.placeholder((8, 6), name='b')\n"
+        "    return [a, b, topi.nn.relu(topi.nn.matmul(a, b))]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    check_workload("written_by_a_user:product")
+    (task,) = tasks_of_workload("written_by_a_user:product", target)
+    assert (task.name, task.weight) == ("written_by_a_user:product", 1)
+    tensors = plain_task(task.key, target).compute_dag.tensors
+    assert [tuple(map(int, tensor.shape)) for tensor in tensors] == [(4, 8), (8, 6), (4, 6)]
 
 
 @pytest.mark.parametrize("name", ["nosuch", "nosuch/1", "dense/x", "dense/-1", "/"])

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import tvm
-from tvm import auto_scheduler, relay
+from tvm import auto_scheduler, relay, te
 from tvm.target import Target
 
 from tvm_gnn_cost.datasets.records import last_line
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.importing import exported, onnx_graphs
-from tvm_gnn_cost.importing.source import check_source, load_model
+from tvm_gnn_cost.importing.names import is_function
+from tvm_gnn_cost.importing.source import call_function, check_source, load_model
 from tvm_gnn_cost.networks.catalogue import drawn_workload, is_layer, workload
 from tvm_gnn_cost.schedulers.auto_scheduler import relay_modules
 from tvm_gnn_cost.schedulers.auto_scheduler.operators import KINDS, te_operator
@@ -225,20 +226,30 @@ def _is_operator(name: str) -> bool:
     return bool(slash) and kind in KINDS
 
 
-def tasks_of_workload(name: str, target: Target) -> list[Task]:
-    """The tasks of a network or a layer, or the one of an operator ``kind/number``.
+def _are_tensors(value: Any) -> bool:
+    """Whether a value is a list of TVM's tensor expressions."""
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, te.Tensor) for one in value)
 
-    A layer whose input is that of one of MobileNet's convolutions has none, because MobileNet tests models.
+
+def tasks_of_workload(name: str, target: Target) -> list[Task]:
+    """The tasks of a network or a layer, or the one of an operator.
+
+    An operator is ``kind/number``, or ``package.module:function`` of a function that returns its inputs and outputs in
+    a list, as those of ``auto_scheduler.register_workload`` do. A layer whose input is that of one of MobileNet's
+    convolutions has no task, because MobileNet tests models.
 
     Raises:
         InputError: there is no such workload.
     """
     if is_layer(name) and _is_like_mobilenet(workload(name)[1]):
         return []
-    if not _is_operator(name):
-        return extract_tasks(load_network(name), target)
-    kind, _, number = name.partition("/")
-    tensors = te_operator(kind, int(number))
+    if _is_operator(name):
+        kind, _, number = name.partition("/")
+        tensors = te_operator(kind, int(number))
+    else:
+        tensors = call_function(name) if is_function(name) else None
+        if not _are_tensors(tensors):
+            return extract_tasks(load_network(name), target)
     key = auto_scheduler.ComputeDAG(tensors).workload_key()
     auto_scheduler.workload_registry.register_workload_tensors(key, tensors)
     return [Task(str(key), name, 1, plain_task(key, target, name))]
