@@ -1,9 +1,9 @@
 """Operators of TVM's operator library with random sizes, whose tasks train the cost models.
 
-A user of ``tune_tir`` or of ``auto_scheduler`` writes such functions, and other importers than Relax's lower networks to
+Users of ``tune_tir`` and ``auto_scheduler`` write such functions, and other importers than Relax's lower networks to
 them: depthwise convolutions are not grouped ones, and the second factor of a product may be transposed.
-``topi_operators:dense_3`` names the fourth size of an operator where a command takes a function of the current folder
-(``--space tvm`` for MetaSchedule alone):
+``topi_operators:dense_3`` names the fourth size of an operator where a command takes a function of the current folder.
+For MetaSchedule (leave out ``--space`` for ``auto_scheduler``):
 
     cd benchmarks && tvm-gnn-cost collect $(python topi_operators.py --sizes 32) ../work/topi --space tvm
 """
