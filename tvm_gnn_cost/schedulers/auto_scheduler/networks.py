@@ -243,6 +243,7 @@ def tasks_of_workload(name: str, target: Target) -> list[Task]:
     """
     if is_layer(name) and _is_like_mobilenet(workload(name)[1]):
         return []
+    tensors: Any
     if _is_operator(name):
         kind, _, number = name.partition("/")
         tensors = te_operator(kind, int(number))
