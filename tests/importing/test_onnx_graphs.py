@@ -56,21 +56,21 @@ def test_without_onnx_runtime_its_own_evaluator_runs_a_model(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("is_inside", [False, True])
-@pytest.mark.parametrize("operator", ["QLinearConv", "QLinearMatMul", "MatMulInteger"])
+@pytest.mark.parametrize("operator", ["ConvInteger", "QLinearConv", "QLinearMatMul", "MatMulInteger"])
 def test_products_of_bytes_are_exact(operator: str, is_inside: bool) -> None:
     """ONNX Runtime saturates them on processors without VNNI, unless told not to."""
     pytest.importorskip("onnxruntime")
-    x = np.full((1, 4, 4, 4) if operator == "QLinearConv" else (4, 16), 255, np.uint8)
+    x = np.full((1, 4, 4, 4) if "Conv" in operator else (4, 16), 255, np.uint8)
     constants = {
         "xs": np.float32(0.05),
         "xz": np.uint8(0),
-        "w": np.full((6, 4, 3, 2) if operator == "QLinearConv" else (16, 8), 127, np.int8),
+        "w": np.full((6, 4, 3, 2) if "Conv" in operator else (16, 8), 127, np.int8),
         "ws": np.float32(0.03),
         "wz": np.int8(0),
         "s": np.float32(20),
         "z": np.uint8(3),
     }
-    names = ["x", "w", "xz", "wz"] if operator == "MatMulInteger" else ["x", *constants]
+    names = ["x", "w", "xz", "wz"] if "Integer" in operator else ["x", *constants]
     node = helper.make_node(operator, names, ["y"])
     if is_inside:
         branch = helper.make_graph([node], "branch", [], [onnx.ValueInfoProto(name="y")])

@@ -17,11 +17,12 @@ from tvm_gnn_cost.importing.inputs import OpenShape
 if TYPE_CHECKING:
     import onnx
 
-BYTE_PRODUCTS = (
-    *("ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"),
+#: Operators that multiply uint8 by int8, which ONNX Runtime adds up in saturated int16 on x86 without VNNI. Its
+#: ``ConvInteger`` is exact.
+_BYTE_PRODUCTS = (
+    *("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"),
     *("QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
 )
-"""Operators that multiply uint8 by int8, which ONNX Runtime adds up in saturated int16 on x86 without VNNI."""
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -95,7 +96,8 @@ def input_types(program: onnx.ModelProto, name: str) -> dict[str, np.dtype[Any]]
 def run(program: onnx.ModelProto, inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], ...] | None:
     """The outputs of ONNX Runtime without optimizations, or of ``onnx``'s reference evaluator.
 
-    None if neither can run the model. Models with `BYTE_PRODUCTS` run with the optimizations that make them exact.
+    None if neither can run the model. Models that multiply uint8 by int8 run with the optimizations
+    that make these products exact on x86 without VNNI.
     """
     for evaluate in (partial(_run_in_onnxruntime, optimized=False), _run_in_evaluator):
         # Both raise errors of any type for unsupported operators, versions or types, and for more than 2 GiB of
@@ -140,16 +142,20 @@ def _run_in_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any], *, optim
     levels = onnxruntime.GraphOptimizationLevel
     # It makes uint8 of int8 weights, and so exact sums, among the optimizations of the level EXTENDED and not before.
     options.add_session_config_entry("session.x64quantprecision", "1")
-    without = levels.ORT_ENABLE_EXTENDED if _has_byte_products(model.graph.node) else levels.ORT_DISABLE_ALL
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else without
+    if optimized:
+        options.graph_optimization_level = levels.ORT_ENABLE_ALL
+    elif _has_byte_products(model.graph.node):
+        options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED
+    else:
+        options.graph_optimization_level = levels.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return list(session.run(None, inputs))
 
 
 def _has_byte_products(nodes: Iterable[onnx.NodeProto]) -> bool:
-    """Whether a graph or a branch or loop of it has one of `BYTE_PRODUCTS`."""
+    """Whether a graph or a branch or loop of it has one of `_BYTE_PRODUCTS`."""
     return any(
-        node.op_type in BYTE_PRODUCTS or any(_has_byte_products(attribute.g.node) for attribute in node.attribute)
+        node.op_type in _BYTE_PRODUCTS or any(_has_byte_products(attribute.g.node) for attribute in node.attribute)
         for node in nodes
     )
 
