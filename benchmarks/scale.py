@@ -36,6 +36,8 @@ from tvm_gnn_cost.schedulers import scheduler
 
 #: Programs of TenSet (Zheng et al. 2021), programs of one of its tasks on one machine, and cores of the estimate.
 TENSET, OF_TASK, CORES = 52_000_000, 4_000, 16
+#: Scheduler -> a folder of measured programs.
+_DATA = {"meta-schedule": DATA["meta-schedule"][-1], "auto-scheduler": DATA["auto-scheduler"][0]}
 #: Programs per shard, as in ``extract``.
 _SHARD = 512
 _NETWORKS = 20
@@ -253,7 +255,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
     options.add_argument("--trees", type=int, default=100, help="number of trees")
-    options.add_argument("--data", type=Path, default=DATA[scheduler().name][-1], help="a folder of measured programs")
+    options.add_argument("--data", type=Path, default=_DATA[scheduler().name], help="a folder of measured programs")
     options.add_argument("--folder", type=Path, help="keep the stores in this folder")
     arguments = options.parse_args()
     if arguments.folder is not None and arguments.folder.exists():
