@@ -6,10 +6,10 @@ cost models are ``GNNCostModel()``, the same without updates or exploration, its
 ``XGBModel()``, whose scores are random until it has 100 measurements, the same from its first measurement on, the same
 trained on our measured programs, TVM's ``MLPModel`` (MetaSchedule), without and with our programs, and random scores.
 Afterwards the fastest programs of a task are compared with NumPy and timed interleaved. Finished searches are saved;
-the same command resumes, and adds seeds and tasks to the JSON, on whichever machine: all models of a task and a seed
-run on one. With each model, the process of the search and the workers of MetaSchedule's builder import TVM's tensor
-intrinsics as with ``GNNCostModel``; otherwise searches lose programs to the builder's limit of 30 seconds. Nothing else
-may run on the machine.
+the same command resumes, and adds seeds, tasks and models to the JSON, on whichever machine: all models of a task and
+a seed run on one, and what other processors searched stays. With each model, the process of the search and the workers
+of MetaSchedule's builder import TVM's tensor intrinsics as with ``GNNCostModel``; otherwise searches lose programs to
+the builder's limit of 30 seconds. Nothing else may run on the machine.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from search_curves import (
     drop_in_rows,
     drop_in_rows_of_tasks,
     improvements,
+    where,
 )
 from single_tasks import CPU_TASKS, chosen, measure_again
 from tvm_gnn_cost import CostModel, GNNCostModel
@@ -107,14 +108,15 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     finished.mkdir(parents=True, exist_ok=True)
     # Searches with another checkpoint are repeated.
     arguments.checkpoint = shipped_version()
-    searched = _in_json(arguments)
+    searched, processor = _in_json(arguments), _processor()
     for seed in range(arguments.seeds):
         for task in chosen(CPU_TASKS, arguments):
-            saved = [run["model"] for run in searched.get((task, seed), [])]
-            models = list(dict.fromkeys([*saved, *arguments.models]))
+            models = {key: [run["model"] for run in runs] for key, runs in searched.items() if key[:2] == (task, seed)}
             # Latencies are compared only where all models ran on one machine.
-            if len(models) > len(saved):
-                searched[task, seed] = _search_all(task, seed, models, arguments)
+            if not any(set(arguments.models) <= set(saved) for saved in models.values()):
+                saved = models.get((task, seed, processor), [])
+                wanted = list(dict.fromkeys([*saved, *arguments.models]))
+                searched[task, seed, processor] = _search_all(task, seed, wanted, arguments)
                 _write(arguments, searched)
     runs = [run for group in searched.values() for run in group]
     for baseline in (one for one in DROP_IN_BASELINES if any(run["model"] == one for run in runs)):
@@ -127,8 +129,7 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
 def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The searches of a task with each model, as in the JSON."""
     runs, libraries = [], []
-    machine = describe_machine()
-    processor = f"{machine['processor']}, {machine['signature']}"
+    processor = _processor()
     for model in models:
         # A folder that is moved to another machine has the searches of both.
         name = file_name(f"{task} {model} {processor}", f".{arguments.checkpoint}.{arguments.trials}.{seed}.json")
@@ -156,14 +157,19 @@ def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse
     return runs
 
 
-def _in_json(arguments: argparse.Namespace) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Task and seed -> searches that the JSON has, perhaps of other machines; none if it has other settings."""
-    searched: dict[tuple[str, int], list[dict[str, Any]]] = {}
+def _processor() -> str:
+    machine = describe_machine()
+    return f"{machine['processor']}, {machine['signature']}"
+
+
+def _in_json(arguments: argparse.Namespace) -> dict[tuple[str, int, str], list[dict[str, Any]]]:
+    """Task, seed and processor -> searches that the JSON has; none if it has other settings."""
+    searched: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     if arguments.json is not None and arguments.json.exists():
         result = json.loads(arguments.json.read_text())
         if result["settings"] == _settings(arguments):
             for run in result["metrics"]["runs"]:
-                searched.setdefault((run["task"], run["seed"]), []).append(run)
+                searched.setdefault(where(run), []).append(run)
     return searched
 
 
@@ -171,7 +177,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"trials": arguments.trials, "threads": usable_cores(), "checkpoint": arguments.checkpoint}
 
 
-def _write(arguments: argparse.Namespace, searched: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]) -> None:
+def _write(arguments: argparse.Namespace, searched: Mapping[tuple[str, int, str], Sequence[Mapping[str, Any]]]) -> None:
     runs = [run for group in searched.values() for run in group]
     write_result(arguments.json, result_name("drop_in", scheduler().name), _settings(arguments), {"runs": runs})
 

@@ -85,8 +85,13 @@ def _after(run: Mapping[str, Any], limit: float, against: str = "trials") -> flo
     return min((float(point[2]) for point in run["improvements"] if point[column] <= limit), default=first)
 
 
+def where(run: Mapping[str, Any]) -> tuple[str, int, str]:
+    """Task, seed and processor of a saved run; runs are compared with those of other models at the same place."""
+    return run["task"], run["seed"], run["machine"]
+
+
 def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple[str, ...]]:
-    """A row for each model of ``drop_in.py``: ratios to a baseline's search of the same task with the same seed.
+    """A row for each model of ``drop_in.py``: ratios to a baseline's search of the same task, seed and processor.
 
     They are the latency after each of :data:`_AFTER` programs, the latency after 16 programs to that of the baseline
     after 64, the final programs measured again, the largest of the latter, the wall clock after the imports, and the
@@ -97,13 +102,13 @@ def drop_in_rows(runs: Sequence[Mapping[str, Any]], baseline: str) -> list[tuple
         baseline: Name of a model.
     """
     runs = [_after_imports(run) for run in runs]
-    baselines = {(run["task"], run["seed"]): run for run in runs if run["model"] == baseline and run["again"]}
+    baselines = {where(run): run for run in runs if run["model"] == baseline and run["again"]}
     rows = []
     for model in dict.fromkeys(run["model"] for run in runs):
         pairs = [
-            (run, baselines[run["task"], run["seed"]])
+            (run, baselines[where(run)])
             for run in runs
-            if run["model"] == model and run["again"] and (run["task"], run["seed"]) in baselines
+            if run["model"] == model and run["again"] and where(run) in baselines
         ]
         if not pairs:
             continue
@@ -129,8 +134,8 @@ def drop_in_rows_of_tasks(runs: Sequence[Mapping[str, Any]], model: str, baselin
 def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str, tuple[list[float], list[float]]]:
     """Model -> points of its mean curve: trials or seconds, and the latency relative to the task's best.
 
-    The mean is geometric, over the tasks and seeds that all models have searched. It begins where all searches of the
-    model have a program. The best of a task is that of all its searches on the same machine.
+    The mean is geometric, over the tasks, seeds and processors that all models have searched. It begins where all
+    searches of the model have a program. The best of a task is that of all its searches on the same machine.
 
     Args:
         runs: The searches in the benchmark's JSON.
@@ -139,15 +144,15 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
     column = _COLUMNS[against]
     runs = [_after_imports(run) for run in runs if run["improvements"]]
     models = list(dict.fromkeys(run["model"] for run in runs))
-    searched = [{(run["task"], run["seed"]) for run in runs if run["model"] == model} for model in models]
+    searched = [{where(run) for run in runs if run["model"] == model} for model in models]
     common = set.intersection(*searched) if searched else set()
     bests: dict[tuple[str, str], float] = {}
     for run in runs:
-        where = run["task"], run["machine"]
-        bests[where] = min(run["improvements"][-1][2], bests.get(where, math.inf))
+        key = run["task"], run["machine"]
+        bests[key] = min(run["improvements"][-1][2], bests.get(key, math.inf))
     curves = {}
     for model in models:
-        of_model = [run for run in runs if run["model"] == model and (run["task"], run["seed"]) in common]
+        of_model = [run for run in runs if run["model"] == model and where(run) in common]
         if not of_model:
             continue
         x, y = [], []

@@ -58,6 +58,15 @@ def test_rows_of_tasks_compare_searches_of_one_task() -> None:
     assert (second[0], second[4], second[-1]) == ("softmax", "3.00", "1")
 
 
+def test_searches_are_compared_on_one_processor() -> None:
+    elsewhere = [{**one, "machine": "b"} for one in RUNS]
+    faster = [{**one, "again": {"latency_s": one["again"]["latency_s"] / 8}} for one in elsewhere]
+    twice = search_curves.drop_in_rows([*RUNS, *faster], "XGBModel()")
+    assert [row[:-1] for row in twice] == [row[:-1] for row in search_curves.drop_in_rows(RUNS, "XGBModel()")]
+    assert [row[-1] for row in twice] == ["4", "4"]
+    assert search_curves.drop_in_rows([RUNS[0], elsewhere[2]], "XGBModel()")[1:] == []
+
+
 def test_mean_curves_begin_where_all_searches_have_a_program() -> None:
     curves = search_curves.relative_curves(RUNS, "trials")
     x, y = curves["GNNCostModel()"]
