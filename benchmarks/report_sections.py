@@ -252,7 +252,7 @@ def _drop_in(results: Results) -> Iterator[Section]:
             f"{settings['trials']} programs, where only the cost model changes; XGBModel() scores at random until it "
             "has 100 measurements. Ratios of latencies are geometric means over tasks and seeds, except for the median "
             "of the latency after 16 programs by the baseline's after 64. The figures have the mean over the tasks and "
-            "seeds that all models have searched."
+            "seeds that all models have searched on one processor."
         )
         columns = ("baseline", *search_curves.DROP_IN_COLUMNS)
         pictures = [
