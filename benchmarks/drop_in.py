@@ -108,15 +108,17 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     finished.mkdir(parents=True, exist_ok=True)
     # Searches with another checkpoint are repeated.
     arguments.checkpoint = shipped_version()
-    searched, processor = _in_json(arguments), _processor()
+    machine = describe_machine()
+    arguments.processor = f"{machine['processor']}, {machine['signature']}"
+    searched = _in_json(arguments)
     for seed in range(arguments.seeds):
         for task in chosen(CPU_TASKS, arguments):
             models = {key: [run["model"] for run in runs] for key, runs in searched.items() if key[:2] == (task, seed)}
             # Latencies are compared only where all models ran on one machine.
             if not any(set(arguments.models) <= set(saved) for saved in models.values()):
-                saved = models.get((task, seed, processor), [])
-                wanted = list(dict.fromkeys([*saved, *arguments.models]))
-                searched[task, seed, processor] = _search_all(task, seed, wanted, arguments)
+                here = task, seed, arguments.processor
+                wanted = list(dict.fromkeys([*models.get(here, []), *arguments.models]))
+                searched[here] = _search_all(task, seed, wanted, arguments)
                 _write(arguments, searched)
     runs = [run for group in searched.values() for run in group]
     for baseline in (one for one in DROP_IN_BASELINES if any(run["model"] == one for run in runs)):
@@ -129,17 +131,16 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
 def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The searches of a task with each model, as in the JSON."""
     runs, libraries = [], []
-    processor = _processor()
     for model in models:
         # A folder that is moved to another machine has the searches of both.
-        name = file_name(f"{task} {model} {processor}", f".{arguments.checkpoint}.{arguments.trials}.{seed}.json")
-        path = arguments.runs / name
+        suffix = f".{arguments.checkpoint}.{arguments.trials}.{seed}.json"
+        path = arguments.runs / file_name(f"{task} {model} {arguments.processor}", suffix)
         console.print(f"{task}, {model}, seed {seed}", highlight=False)
         if not path.exists():
             _in_process(_search_and_save, task, model, seed, arguments, path)
         found = json.loads(path.read_text())
         run = {"task": task, "model": model, "seed": seed, "best_s": best(found["points"])}
-        run |= {"machine": processor, "wall_clock_s": found["points"][-1][0]}
+        run |= {"machine": arguments.processor, "wall_clock_s": found["points"][-1][0]}
         run |= {"phases_s": found["phases_s"], "improvements": improvements(found["points"]), "again": None}
         runs.append(run)
         libraries.append(path.with_suffix(".so"))
@@ -155,11 +156,6 @@ def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse
         else:
             console.print(f"{models[number]}: left out, its fastest program differs by {rows[0]['difference']:.1g}")
     return runs
-
-
-def _processor() -> str:
-    machine = describe_machine()
-    return f"{machine['processor']}, {machine['signature']}"
 
 
 def _in_json(arguments: argparse.Namespace) -> dict[tuple[str, int, str], list[dict[str, Any]]]:

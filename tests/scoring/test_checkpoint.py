@@ -75,7 +75,7 @@ def test_the_shipped_checkpoints_load_and_score(path: Path, tmp_path: Path) -> N
     assert len(np.unique(scores)) == 8
     assert checkpoint.card["networks"]
     checkpoint.save(tmp_path / "again")
-    # Compared as files: pytest takes hours to describe how megabytes of bytes differ.
+    # Compared as files: pytest takes longer to describe how megabytes differ than a test may run.
     assert filecmp.cmp(tmp_path / "again", path, shallow=False)
 
 
