@@ -28,6 +28,7 @@ import tvm
 
 from common import console, parser, result_name, run_saved, shipped_version, table_of, write_result
 from search_curves import (
+    ABOVE_FASTEST_COLUMNS,
     DROP_IN_BASELINES,
     DROP_IN_COLUMNS,
     OURS,
@@ -35,6 +36,7 @@ from search_curves import (
     drop_in_rows,
     drop_in_rows_of_tasks,
     improvements,
+    rows_above_fastest,
     where,
 )
 from single_tasks import CPU_TASKS, chosen, measure_again
@@ -126,6 +128,8 @@ def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
         columns = ("task", *DROP_IN_COLUMNS[1:])
         rows = drop_in_rows_of_tasks(runs, OURS, baseline)
         console.print(table_of(f"latency of {OURS} / that of {baseline}", columns, rows))
+    title = "latency / that of the fastest program of all searches of the task on the processor"
+    console.print(table_of(title, ABOVE_FASTEST_COLUMNS, rows_above_fastest(runs)))
 
 
 def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse.Namespace) -> list[dict[str, Any]]:

@@ -260,6 +260,13 @@ def _drop_in(results: Results) -> Iterator[Section]:
             for against in ("trials", "seconds")
         ]
         yield Section(f"In TVM's own search, {scheduler}", text, (name,), columns, rows, pictures)
+        text = (
+            "The same searches: latency relative to that of the fastest program that any search of the task has found "
+            "on the same processor, with whichever model and seed; geometric means over tasks, seeds and processors."
+        )
+        rows = search_curves.rows_above_fastest(runs)
+        columns = search_curves.ABOVE_FASTEST_COLUMNS
+        yield Section(f"Beside the fastest program of all searches, {scheduler}", text, (name,), columns, rows)
 
 
 def _searches(results: Results) -> Iterator[Section]:

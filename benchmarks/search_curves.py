@@ -59,6 +59,9 @@ DROP_IN_COLUMNS = (
 )
 
 
+#: The heads of the columns of :func:`rows_above_fastest`.
+ABOVE_FASTEST_COLUMNS = ("model", *(f"after {trials}" for trials in _AFTER), "searches")
+
 #: Columns of :func:`improvements`.
 _COLUMNS = {"seconds": 0, "trials": 1}
 
@@ -131,6 +134,38 @@ def drop_in_rows_of_tasks(runs: Sequence[Mapping[str, Any]], model: str, baselin
     return rows
 
 
+def _fastest(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    """Task and processor -> the least latency of all searches there, with whichever model."""
+    fastest: dict[tuple[str, str], float] = {}
+    for run in runs:
+        key = run["task"], run["machine"]
+        fastest[key] = min(run["improvements"][-1][2], fastest.get(key, math.inf))
+    return fastest
+
+
+def rows_above_fastest(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """A row for each model of ``drop_in.py``: how far its searches are above the fastest program of all searches.
+
+    They are the latency after each of :data:`_AFTER` programs, relative to the least that any search of the task had
+    in the end on the same processor, with whichever model and seed; geometric means over tasks, seeds and processors,
+    and the number of searches. The reciprocal says what a model can reach at most beside this one, as far as is known.
+
+    Args:
+        runs: The searches in the benchmark's JSON.
+    """
+    runs = [run for run in runs if run["improvements"]]
+    fastest = _fastest(runs)
+    rows = []
+    for model in dict.fromkeys(run["model"] for run in runs):
+        of_model = [run for run in runs if run["model"] == model]
+        above = [
+            statistics.geometric_mean(_after(run, trials) / fastest[run["task"], run["machine"]] for run in of_model)
+            for trials in _AFTER
+        ]
+        rows.append((model, *(f"{number:.2f}" for number in above), str(len(of_model))))
+    return rows
+
+
 def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str, tuple[list[float], list[float]]]:
     """Model -> points of its mean curve: trials or seconds, and the latency relative to the task's best.
 
@@ -146,10 +181,7 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
     models = list(dict.fromkeys(run["model"] for run in runs))
     searched = [{where(run) for run in runs if run["model"] == model} for model in models]
     common = set.intersection(*searched) if searched else set()
-    bests: dict[tuple[str, str], float] = {}
-    for run in runs:
-        key = run["task"], run["machine"]
-        bests[key] = min(run["improvements"][-1][2], bests.get(key, math.inf))
+    fastest = _fastest(runs)
     curves = {}
     for model in models:
         of_model = [run for run in runs if run["model"] == model and where(run) in common]
@@ -160,7 +192,7 @@ def relative_curves(runs: Sequence[Mapping[str, Any]], against: str) -> dict[str
         places = {point[column] for run in of_model for point in run["improvements"]}
         for place in sorted(place for place in places if place >= first):
             x.append(place)
-            ratios = [_after(run, place, against) / bests[run["task"], run["machine"]] for run in of_model]
+            ratios = [_after(run, place, against) / fastest[run["task"], run["machine"]] for run in of_model]
             y.append(statistics.geometric_mean(ratios))
         curves[model] = (x, y)
     return curves

@@ -85,6 +85,15 @@ def test_mean_curves_are_relative_to_the_best_of_the_machine() -> None:
     assert search_curves.relative_curves(searches, "trials")["GNNCostModel()"] == ([1, 2], pytest.approx([2.0, 1.0]))
 
 
+def test_searches_are_compared_with_the_fastest_program_of_all_on_a_processor() -> None:
+    elsewhere = run("XGBModel()", 0, [[1.0, 1, 9.0], [2.0, 16, 3.0]], None, machine="b")
+    rows = search_curves.rows_above_fastest([*RUNS, elsewhere])
+    assert all(len(row) == len(search_curves.ABOVE_FASTEST_COLUMNS) for row in rows)
+    # Of the tasks' best, 1 and 3: geometric means of 8, 8 and 3, of 8, 8 and 1, of 4, 8 and 1, and of 2, 8 and 1.
+    assert rows[0] == ("XGBModel()", "5.77", "4.00", "3.17", "2.52", "3")
+    assert rows[1] == ("GNNCostModel()", "4.00", "4.00", "2.83", "2.83", "2")
+
+
 def test_the_clock_of_a_search_starts_after_the_imports() -> None:
     late = run("XGBModel()", 0, [[91.0, 1, 8.0], [99.0, 200, 2.0]], 2.0) | {
         "phases_s": {"building": 7.0, "running": 2.0}
