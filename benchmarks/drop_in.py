@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import tvm
 
+import figures
 from common import console, parser, result_name, run_saved, shipped_version, table_of, write_result
 from search_curves import (
     ABOVE_FASTEST_COLUMNS,
@@ -36,6 +37,7 @@ from search_curves import (
     drop_in_rows,
     drop_in_rows_of_tasks,
     improvements,
+    relative_curves,
     rows_above_fastest,
     where,
 )
@@ -106,6 +108,9 @@ def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     """Runs what is missing in the folder ``finished`` and in the JSON, prints the tables, writes it after each task."""
+    if arguments.docs:
+        write_figure(json.loads(arguments.json.read_text()), arguments.docs)
+        return
     arguments.runs = finished
     finished.mkdir(parents=True, exist_ok=True)
     # Searches with another checkpoint are repeated.
@@ -182,6 +187,14 @@ def _write(arguments: argparse.Namespace, searched: Mapping[tuple[str, int, str]
     write_result(arguments.json, result_name("drop_in", scheduler().name), _settings(arguments), {"runs": runs})
 
 
+def write_figure(result: Mapping[str, Any], root: Path) -> None:
+    """Writes the mean curves of a result, latency against trials, to a file of its name in ``docs/images``."""
+    curves = relative_curves(result["metrics"]["runs"], "trials")
+    # The page of the documentation may be light or dark.
+    drawing = figures.mean_descents(curves, "trials").replace("currentColor", "#777777")
+    write_text(root / "docs" / "images" / f"{result['benchmark'].replace('_', '-')}.svg", f"{drawing}\n")
+
+
 def main() -> None:
     """Reads the options and runs the benchmark."""
     options = parser(__doc__)
@@ -189,6 +202,12 @@ def main() -> None:
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
     options.add_argument("--trials", type=int, default=200)
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument(
+        "--docs",
+        type=Path,
+        metavar="ROOT",
+        help="run nothing, and write the figure of the result --json into docs there",
+    )
     run_saved(options, result_name("drop_in", scheduler().name), benchmark, models=list(MODELS)[:5], trials=4, seeds=1)
 
 

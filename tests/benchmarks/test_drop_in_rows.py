@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,16 @@ def test_searches_are_compared_with_the_fastest_program_of_all_on_a_processor() 
     # Of the tasks' best, 1 and 3: geometric means of 8, 8 and 3, of 8, 8 and 1, of 4, 8 and 1, and of 2, 8 and 1.
     assert rows[0] == ("XGBModel()", "5.77", "4.00", "3.17", "2.52", "3")
     assert rows[1] == ("GNNCostModel()", "4.00", "4.00", "2.83", "2.83", "2")
+
+
+def test_the_figure_of_the_documentation_has_a_line_for_each_model(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "images").mkdir(parents=True)
+    result = {"benchmark": "drop_in-auto-scheduler", "metrics": {"runs": RUNS}}
+    importlib.import_module("drop_in").write_figure(result, tmp_path)
+    drawing = (tmp_path / "docs" / "images" / "drop-in-auto-scheduler.svg").read_text()
+    assert "currentColor" not in drawing
+    # The first colours of matplotlib's palette; each line has one in the legend, too.
+    assert [drawing.count(f"stroke: {color}") for color in ("#1f77b4", "#ff7f0e", "#2ca02c")] == [2, 2, 0]
 
 
 def test_the_clock_of_a_search_starts_after_the_imports() -> None:
