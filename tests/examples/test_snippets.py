@@ -41,6 +41,9 @@ SMALLER: dict[str, dict[str, str]] = {
         "max_trials_global=512": f"max_trials_global=2, strategy={_STRATEGY}",
     },
     "collect-data.md": {
+        "collect my.onnx models.mine:small bert-tiny layers": "collect --patience 0 --guided 0 models.mine:small dense/0",
+        "--random 20": "--random 2",
+        "collect my.onnx layers data/mine-tvm": "collect --patience 0 --guided 0 dense/0 data/mine-tvm",
         "collect training FOLDER": "collect dense/0 FOLDER --random 2 --guided 0 --patience 0",
         '"mtriple": "aarch64-linux-gnu", "num-cores": 4': '"num-cores": 1',
     },
@@ -94,7 +97,7 @@ def smaller(page: Path, snippet: str) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Like a user's, with a network of their own, of token ids and a mask; the project's folders are in it.
+    """Like a user's, with a file of token ids and a mask and a module with a network; the project's folders are in it.
 
     All pages share it: what one has collected, another one that collects the same need not measure again.
     """
@@ -104,6 +107,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("benchmarks", "examples", "tvm_gnn_cost"):
         (made / name).symlink_to(ROOT / name)
     export_onnx(make(Transformer), made / "my.onnx", dynamo=False)
+    (made / "models").mkdir()
+    (made / "models" / "mine.py").write_text(
+        "import torch\n\n\ndef small():\n    return torch.nn.Linear(16, 8), (torch.zeros(4, 16),)\n"
+    )
     return made
 
 
