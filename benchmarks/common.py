@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
-from tvm_gnn_cost.files import write_text
+from tvm_gnn_cost.files import parse_json, write_text
 from tvm_gnn_cost.measuring.machine import describe_machine, use_all_cores
 
 console = Console(width=160)
@@ -146,20 +146,30 @@ def run_saved(
     options: argparse.ArgumentParser,
     name: str,
     benchmark: Callable[[argparse.Namespace, Path], None],
+    write_docs: Callable[[Mapping[str, Any], Path], None] | None = None,
     **quick: Any,
 ) -> None:
-    """Reads the options and runs a benchmark that saves its finished runs.
+    """Reads the options and runs a benchmark that saves its finished runs, or writes its result into the docs.
 
     Args:
         options: The options of the script.
         name: Of the result.
         benchmark: Gets the options and the folder of the runs.
+        write_docs: Gets a result and the folder of the project, for the option ``--docs``.
         quick: Values of options in a quick run, whose folder is removed.
     """
     options.add_argument(
         "--runs", type=Path, default=WORK / name, help="folder of finished runs, which are not repeated"
     )
+    if write_docs:
+        help_docs = "run nothing, and write what README and docs show of the result --json into those in this folder"
+        options.add_argument("--docs", type=Path, metavar="ROOT", help=help_docs)
     arguments = options.parse_args()
+    if write_docs and arguments.docs:
+        if not arguments.json or not arguments.json.is_file():
+            options.error("--docs needs the file of a result: --json PATH")
+        write_docs(parse_json(arguments.json.read_text()), arguments.docs)
+        return
     if not arguments.quick:
         benchmark(arguments, arguments.runs)
         return

@@ -108,9 +108,6 @@ def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     """Runs what is missing in the folder ``finished`` and in the JSON, prints the tables, writes it after each task."""
-    if arguments.docs:
-        write_figure(json.loads(arguments.json.read_text()), arguments.docs)
-        return
     arguments.runs = finished
     finished.mkdir(parents=True, exist_ok=True)
     # Searches with another checkpoint are repeated.
@@ -190,9 +187,8 @@ def _write(arguments: argparse.Namespace, searched: Mapping[tuple[str, int, str]
 def write_figure(result: Mapping[str, Any], root: Path) -> None:
     """Writes the mean curves of a result, latency against trials, to a file of its name in ``docs/images``."""
     curves = relative_curves(result["metrics"]["runs"], "trials")
-    # The page of the documentation may be light or dark.
-    drawing = figures.mean_descents(curves, "trials").replace("currentColor", "#777777")
-    write_text(root / "docs" / "images" / f"{result['benchmark'].replace('_', '-')}.svg", f"{drawing}\n")
+    path = root / "docs" / "images" / f"{result['benchmark'].replace('_', '-')}.svg"
+    figures.write_image(figures.mean_descents(curves, "trials"), path)
 
 
 def main() -> None:
@@ -202,13 +198,8 @@ def main() -> None:
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
     options.add_argument("--trials", type=int, default=200)
     options.add_argument("--seeds", type=int, default=3)
-    options.add_argument(
-        "--docs",
-        type=Path,
-        metavar="ROOT",
-        help="run nothing, and write the figure of the result --json into docs there",
-    )
-    run_saved(options, result_name("drop_in", scheduler().name), benchmark, models=list(MODELS)[:5], trials=4, seeds=1)
+    quick = {"models": list(MODELS)[:5], "trials": 4, "seeds": 1}
+    run_saved(options, result_name("drop_in", scheduler().name), benchmark, write_figure, **quick)
 
 
 if __name__ == "__main__":

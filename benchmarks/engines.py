@@ -29,6 +29,7 @@ import psutil
 import torch
 
 import engine_profiles
+import figures
 import tvm_gnn_cost
 from common import console, parser, run_saved, table_of, write_result
 from engines_networks import BATCHES, FAMILIES, NETWORKS
@@ -259,10 +260,7 @@ def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Pat
 
 
 def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
-    """Runs what is missing, prints the tables, and writes the JSON after each network; or writes the pages alone."""
-    if arguments.docs:
-        write_pages(parse_json(arguments.json.read_text()), arguments.docs)
-        return
+    """Runs what is missing, prints the tables, and writes the JSON after each network."""
     os.environ.update(environment())
     settings = {key: getattr(arguments, key) for key in ("minutes", "turns")}
     settings |= {"threads": usable_cores(), "seed": _SEED}
@@ -304,8 +302,7 @@ def write_pages(result: Mapping[str, Any], root: Path) -> None:
     before, begin, rest = readme.read_text().partition(_BEGIN)
     write_text(readme, f"{before}{begin}{summary(result)}{_END}{rest.partition(_END)[2]}")
     drawing = picture(result["metrics"]["networks"], result["settings"]["minutes"])
-    # An image in a page does not inherit the colour of its text: a grey for light and dark pages.
-    write_text(docs / "images" / "engines.svg", drawing.replace("currentColor", "#777777") + "\n")
+    figures.write_image(drawing, docs / "images" / "engines.svg")
 
 
 def main() -> None:
@@ -321,11 +318,8 @@ def main() -> None:
     options.add_argument(
         "--search", action=argparse.BooleanOptionalAction, default=True, help="tune for the minutes, or not at all"
     )
-    options.add_argument(
-        "--docs", type=Path, metavar="ROOT", help="run nothing, and write the result --json into README and docs there"
-    )
     quick = {"only": ["gru"], "minutes": 0.1, "turns": 2, "seconds": 0.01}
-    run_saved(options, "engines", benchmark, **quick)
+    run_saved(options, "engines", benchmark, write_pages, **quick)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
+
+from tvm_gnn_cost.files import write_text
 
 #: Model -> colour, in light and dark.
 COLOURS = {
@@ -47,7 +50,8 @@ def figure(draw: Callable[[Any], None], width: float = 5.6, height: float = 3.4)
         height: In inches.
     """
     names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    style: Any = dict.fromkeys(names, _TEXT) | {"svg.fonttype": "none", "font.size": 10}
+    # With a salt, the same figure is the same file.
+    style: Any = dict.fromkeys(names, _TEXT) | {"svg.fonttype": "none", "svg.hashsalt": "", "font.size": 10}
     with matplotlib.rc_context(style):
         picture = Figure(figsize=(width, height), layout="constrained")
         axes = picture.add_subplot()
@@ -65,6 +69,11 @@ def figure(draw: Callable[[Any], None], width: float = 5.6, height: float = 3.4)
 def inline(svg: str) -> Markup:
     """The text of an SVG file without XML declaration and document type, for a page."""
     return Markup(svg[svg.index("<svg") :])
+
+
+def write_image(drawing: str, path: Path) -> None:
+    """Writes a drawing as a file, which does not inherit a page's text colour: in grey, for light and dark pages."""
+    write_text(path, drawing.replace("currentColor", "#777777") + "\n")
 
 
 def grouped_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], label: str, low: float = 0.0) -> Markup:

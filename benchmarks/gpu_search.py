@@ -305,7 +305,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--at-once", type=int, default=1, help="number of searches at the same time")
     options.add_argument("--seconds", type=float, default=float("inf"), help="searches end after this time")
-    quick = {"epochs": 1, "folds": 2, "programs_per_task": 8, "trials": 2, "trials_per_round": 2}
+    quick: dict[str, Any] = {"epochs": 1, "folds": 2, "programs_per_task": 8, "trials": 2, "trials_per_round": 2}
     run_saved(options, "gpu_search", benchmark, **quick)
 
 

@@ -58,7 +58,6 @@ DROP_IN_COLUMNS = (
     *("measured again", "largest", "wall clock", "searches"),
 )
 
-
 #: The heads of the columns of :func:`rows_above_fastest`.
 ABOVE_FASTEST_COLUMNS = ("model", *(f"after {trials}" for trials in _AFTER), "searches")
 

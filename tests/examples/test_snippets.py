@@ -41,7 +41,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "max_trials_global=512": f"max_trials_global=2, strategy={_STRATEGY}",
     },
     "collect-data.md": {
-        "collect my.onnx models.mine:small bert-tiny layers": "collect --patience 0 --guided 0 models.mine:small dense/0",
+        "my.onnx models.mine:small bert-tiny layers": "--patience 0 --guided 0 models.mine:small dense/0",
         "--random 20": "--random 2",
         "collect my.onnx layers data/mine-tvm": "collect --patience 0 --guided 0 dense/0 data/mine-tvm",
         "collect training FOLDER": "collect dense/0 FOLDER --random 2 --guided 0 --patience 0",
