@@ -189,7 +189,8 @@ def main() -> None:
     options.add_argument(
         "--seeds", type=int, default=1, help="of the first network with the first model; the others have one"
     )
-    quick: dict[str, Any] = {"networks": ["perceptron" if scheduler().name == "meta-schedule" else "mlp"], "models": ["gnn"]}
+    network = "perceptron" if scheduler().name == "meta-schedule" else "mlp"
+    quick: dict[str, Any] = {"networks": [network], "models": ["gnn"]}
     name = result_name("end_to_end", scheduler().name)
     run_saved(options, name, benchmark, **quick, minutes=[0, 0.1], seeds=1)
 
