@@ -28,33 +28,20 @@ _OPTIONS = {
     "accuracy-tpgnn": "--models tpgnn --seeds 1 --epochs 4 --data benchmarks/data/cpu-2core-cascadelake",
     "cuda_programs": "FOLDER --seeds 2",
     "curves": "--epochs 12 --seeds 2",
-    "end_to_end": "--minutes 0 5 --seeds 3",
-    "end_to_end-random": "--networks resnet-18 --models gnn random --minutes 5 --seeds 1",
+    "end_to_end": "--models gnn xgb random --minutes 0 5 --seeds 3",
     "engines": "--tvm",
     "gpu_search": "FOLDER --at-once 3 --seeds 2 --seconds 490",
     "gpu_training": "FOLDER --accuracy-of gpu --repeats 5",
     "new_processor": "--processors cascadelake znver5 --tasks 16 64 256 1024 --seeds 1",
-    "search": "--models gnn xgb random",
-    "search-own": "--models gnn xgb random tvm --seeds 1",
 }
 #: All results.
 NAMES = (
     *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "conformance"),
-    *("cuda_programs", "curves", "drop_in", "drop_in-auto-scheduler", "end_to_end", "end_to_end-random"),
-    *("engines", "extraction", "gpu_search"),
-    *("gpu_training", "kernels", "kills"),
-    *(
-        "kills-auto-scheduler",
-        "new_processor",
-        "new_processor-auto-scheduler",
-        "prediction",
-        "prediction-auto-scheduler",
-        "retest",
-        "scale",
-        "scale-auto-scheduler",
-    ),
-    *("search", "search-auto-scheduler", "search-own", "soak", "tpugraphs_accuracy", "tpugraphs_speed"),
-    *("updates", "updates-auto-scheduler", "zoo"),
+    *("cuda_programs", "curves", "drop_in", "drop_in-auto-scheduler", "end_to_end", "engines", "extraction"),
+    *("gpu_search", "gpu_training", "kernels", "kills", "kills-auto-scheduler"),
+    *("new_processor", "new_processor-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest"),
+    *("scale", "scale-auto-scheduler", "search", "search-auto-scheduler", "soak"),
+    *("tpugraphs_accuracy", "tpugraphs_speed", "updates", "updates-auto-scheduler", "zoo"),
 )
 
 

@@ -270,11 +270,8 @@ def _drop_in(results: Results) -> Iterator[Section]:
 
 
 def _searches(results: Results) -> Iterator[Section]:
-    titles = {f"search{suffix}": f"Searches, {scheduler}" for suffix, scheduler in _SCHEDULERS.items()}
-    for name, title in (titles | {"search-own": "Searches and TVM's own search, MetaSchedule"}).items():
-        if name not in results:
-            continue
-        metrics, settings = results[name]["metrics"], results[name]["settings"]
+    for scheduler, name, metrics in _by_scheduler(results, "search"):
+        settings = results[name]["settings"]
         columns = {
             "wall_clock_to_its_final": "time to the baseline's final latency",
             "trials_to_its_final": "trials to it",
@@ -289,11 +286,13 @@ def _searches(results: Results) -> Iterator[Section]:
             for model, values in models.items()
         ]
         text = (
-            f"{settings['trials']} trials per task and run in the search of tune, seeds: {settings['seeds']}. Every "
-            "number is a median relative to the baseline. The figures have one line per seed."
+            f"{settings['trials']} trials per task and run in the search of tune, seeds: {settings['seeds']}; tvm: "
+            "TVM's own search and design space, one seed. Every number is a median relative to the baseline. The "
+            "figures have one line per seed."
         )
         pictures = _descents(metrics["runs"])
-        yield Section(title, text, (name,), ("model", "baseline", *columns.values()), rows, pictures)
+        heads = ("model", "baseline", *columns.values())
+        yield Section(f"Searches, {scheduler}", text, (name,), heads, rows, pictures)
 
 
 def _descents(searches: Sequence[Mapping[str, Any]]) -> list[Markup]:
@@ -448,42 +447,26 @@ def _kills(results: Results) -> Iterator[Section]:
     yield Section("Kills", text, tuple(sources), columns, rows)
 
 
-def _network_medians(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Network -> library or framework -> median latency in ms."""
-    return {
-        network: {name: values["median"] for name, values in contestants.items() if name != "matrix product"}
-        for network, contestants in metrics["milliseconds"].items()
-    }
-
-
-def _network_rows(medians: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    return [(network, name, f"{median:.1f}") for network, by in medians.items() for name, median in by.items()]
-
-
 def _end_to_end(results: Results) -> Iterator[Section]:
-    metrics, columns, groups = results["end_to_end"]["metrics"], ("network", "", "ms"), {}
-    compared = _network_medians(metrics)
-    for network, medians in compared.items():
-        tuned = {name: median for name, median in medians.items() if not name.endswith(" 0 minutes")}
-        ours = [median for name, median in tuned.items() if name.startswith("gnn")]
-        peers = {name: (median, 0.0) for name, median in medians.items() if " seed " not in name}
-        groups[network] = {"gnn": (statistics.mean(ours), 0.0)} | peers
+    metrics = results["end_to_end"]["metrics"]
+    rows, groups = [], {}
+    for network, contestants in metrics["milliseconds"].items():
+        medians = {name: values["median"] for name, values in contestants.items() if name != "matrix product"}
+        rows += [(network, name, f"{median:.1f}") for name, median in medians.items()]
+        # A model's libraries after the search, of all seeds; those without a measurement are in the table.
+        latencies: dict[str, list[float]] = {}
+        for name, median in medians.items():
+            if not name.endswith(" 0 minutes"):
+                latencies.setdefault(name.partition(" seed ")[0], []).append(median)
+        groups[network] = {name: (statistics.mean(values), 0.0) for name, values in latencies.items()}
     yield Section(
         "Networks end to end",
         "Median latency of interleaved runs, each library in its own process; batch size 1, float32.",
         ("end_to_end",),
-        columns,
-        _network_rows(compared),
+        ("network", "", "ms"),
+        rows,
         [figures.grouped_bars(groups, "latency, ms")],
     )
-    if "end_to_end-random" in results:
-        yield Section(
-            "Networks end to end with random scores",
-            "The same on another machine, with random scores in place of a cost model.",
-            ("end_to_end-random",),
-            columns,
-            _network_rows(_network_medians(results["end_to_end-random"]["metrics"])),
-        )
     seconds = {
         f"{point['network']}, {point['model']}, seed {point['seed']}": {
             phase: spent for phase, spent in point["seconds"].items() if phase not in ("compilation", "verification")
