@@ -218,3 +218,19 @@ def test_a_round_explores_structures_until_they_are_measured(checkpoint: Checkpo
     learned = model.predict(candidates.graphs)
     np.testing.assert_array_equal(model.predict(candidates.graphs, task="new"), learned)
     assert (model.predict(candidates.graphs, task="another") > learned).any()
+
+
+@pytest.mark.parametrize(("programs", "threads"), [(32, 1), (256, 2)])
+def test_few_programs_are_scored_on_one_thread(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, programs: int, threads: int
+) -> None:
+    model, used, before = CostModel(checkpoint), [], torch.get_num_threads()
+    embed = model.scorer.model.embed
+    monkeypatch.setattr(model.scorer.model, "embed", lambda batch: used.append(torch.get_num_threads()) or embed(batch))
+    torch.set_num_threads(2)
+    try:
+        model.predict(synthetic.programs(1, programs, seed=3).graphs)
+        assert set(used) == {threads}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
