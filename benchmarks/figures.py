@@ -31,6 +31,8 @@ COLOURS = {
     "PyTorch": "#d0453e",
     "torch.compile": "#e39a97",
     "ONNX Runtime": "#9a5fd0",
+    "OpenVINO": "#2fa84f",
+    "MNN": "#c9a227",
 }
 _OTHER = "#8c959f"
 
