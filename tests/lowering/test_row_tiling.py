@@ -11,6 +11,7 @@ import tvm
 from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
+from tvm.tirx import ForKind
 
 from tests.lowering.test_design_space import candidates, product
 from tvm_gnn_cost.lowering.blocks import TILED
@@ -87,6 +88,55 @@ def test_functions_without_reductions_are_offered_both_ways(shape: tuple[int, ..
         output = tvm.runtime.tensor(np.zeros(shape[::-1], np.float32))
         build(candidate.sch.mod, TARGET)["main"](tvm.runtime.tensor(data), output)
         np.testing.assert_allclose(output.numpy(), np.exp(data.T) + 1, rtol=1e-6)
+
+
+def sliced(data: te.Tensor) -> te.Tensor:
+    """A step of a scan: one of the inner rows, with a short last axis."""
+    _, rows, _, values = map(int, data.shape)
+    return topi.add(topi.strided_slice(data, [0, 0, 3, 0], [1, rows, 4, values]), 1.0)
+
+
+def scaled(data: te.Tensor) -> te.Tensor:
+    """Features times those of the first row, as a bias is added."""
+    return te.compute(data.shape, lambda a, b, c: data[a, b, c] * data[0, 0, c], "scaled")
+
+
+@pytest.mark.parametrize(
+    ("shape", "compute", "width"),
+    [
+        ((1, 128, 24, 8), sliced, 8),  # from Mamba's state, whose vectors of 16 were loaded one by one
+        ((64, 49, 5), scaled, 5),
+        ((64, 49, 2), lambda x: topi.exp(scaled(x)), 16),
+        ((64, 49, 12), lambda x: topi.exp(scaled(x)), 12),
+        ((64, 48, 8), lambda x: topi.exp(scaled(x)), 16),  # whole vectors for exp
+        ((64, 7, 5), lambda x: topi.add(x, 1.0), 16),
+        ((4, 64, 5), lambda x: topi.strided_slice(x, [0, 8, 0], [4, 56, 5]), 16),
+        ((16, 40, 2), lambda x: topi.strided_slice(x, [0, 0, 0], [16, 40, 1]), 16),
+        ((64, 7, 5), lambda x: topi.reshape(topi.transpose(x), (35, 64)), 16),
+    ],
+)
+def test_vectors_are_of_adjacent_values(
+    shape: tuple[int, ...], compute: Callable[[te.Tensor], te.Tensor], width: int
+) -> None:
+    mod = function(shape, compute)
+    schedule = Schedule(mod)
+    first = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    _, *schedules = RowTiling(16)._inst.apply(schedule, first)
+    assert schedules
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    (*_, output) = ([int(size) for size in item.shape] for item in ms.arg_info.ArgInfo.from_prim_func(mod["main"]))
+
+    def run(built: Any) -> Any:
+        result = tvm.runtime.tensor(np.zeros(output, np.float32))
+        built["main"](tvm.runtime.tensor(data), result)
+        return result.numpy()
+
+    expected = run(tvm.compile(mod, TARGET))
+    for each in schedules:
+        (block,) = each.get_child_blocks(each.get_sblock("root"))
+        last = each.get(each.get_loops(block)[-1])
+        assert (int(last.kind), int(last.extent)) == (ForKind.VECTORIZED, width)
+        np.testing.assert_allclose(run(build(each.mod, TARGET)), expected, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,20 @@ from contextlib import suppress
 from typing import Any
 
 import tvm_ffi
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
-from tvm.tirx import ForKind, IterVar
+from tvm.sym import detect_linear_equation
+from tvm.tirx import BufferStore, ForKind, IterVar
 
 from tvm_gnn_cost.lowering.blocks import TILED, LaneRule, extents, is_spatial, root_of, uses
 
 #: Largest number of rows that a thread computes before it takes others.
 _MOST_ROWS = 64
+
+#: Smallest number of adjacent values for which functions such as ``exp``, which take as long for a part of a vector as
+#: for all of it, are not called for more values at a time.
+_FEWEST_ADJACENT = 4
 
 
 @derived_object
@@ -76,9 +81,10 @@ class RowTiling(LaneRule):
         loops = sch.get_loops(block)[outer:]
         if not loops:
             return
-        loop = sch.fuse(*loops)
         if not is_spatial(sch, block):
-            return  # more_vectors makes vectors of reductions
+            sch.fuse(*loops)  # more_vectors makes vectors of reductions
+            return
+        loop = sch.fuse(*loops[_first_adjacent(sch, loops, sch.get(block), self.lanes) :])
         if int(sch.get(loop).extent) > self.lanes:
             _, loop = sch.split(loop, [None, self.lanes])
         sch.vectorize(loop)
@@ -147,10 +153,51 @@ def _ends_with(region: Any, variables: Sequence[Any]) -> bool:
     return len(last) == len(variables) and all(map(lambda index, var: bool(index.same_as(var)), last, variables))
 
 
+def _first_adjacent(sch: Schedule, loops: Sequence[Any], stmt: Any, lanes: int) -> int:
+    """Index of the first of the loops along a row whose iterations, fused, are adjacent in all that a block accesses.
+
+    Values that are not adjacent would be loaded each by itself. It is 0, to fuse all loops, where no values are
+    adjacent, or to fill the vectors of functions such as ``exp``.
+    """
+    variables = [variable for variable in stmt.iter_vars if int(variable.dom.extent) > 1]
+    counts: list[int] = []
+    loads = (TensorLoad, lambda load: counts.append(_adjacent(load.source, load.indices, variables)))
+    stores = (BufferStore, lambda store: counts.append(_adjacent(store.buffer, store.indices, variables)))
+    tvm_ffi.structural_walk(stmt.body, [loads, stores])
+    sizes = [int(sch.get(loop).extent) for loop in loops]
+    suffixes = [math.prod(sizes[i:]) for i in range(len(sizes) + 1)]
+    first = next(i for i, size in enumerate(suffixes) if size <= min(counts))
+    width = suffixes[first]
+    if _calls(stmt):
+        is_full = suffixes[0] % lanes == 0 and lanes % width == 0
+        return 0 if is_full or width < _FEWEST_ADJACENT else first
+    return first if width > 1 else 0
+
+
+def _adjacent(buffer: Any, indices: Sequence[Any], variables: Sequence[IterVar]) -> int:
+    """Number of iterations of the last variables that access adjacent values of a buffer, or a single value."""
+    offset: Any = 0
+    for index, size in zip(indices, buffer.shape, strict=True):
+        offset = offset * int(size) + index
+    # Empty if the offset is not linear; the last is what has no variable as a factor.
+    strides = detect_linear_equation(offset, [variable.var for variable in variables])
+    count, step = 1, None
+    for variable, stride in reversed([*zip(variables, strides, strict=False)]):
+        if step is None and int(stride) in (0, 1):
+            step = int(stride)
+        if step is None or int(stride) != step * count:
+            break
+        count *= int(variable.dom.extent)
+    return count
+
+
 def _is_inlined(sch: Schedule, block: Any) -> bool:
     """Whether a block is cheaper to compute again for each consumer than to store: it calls no function."""
-    if len(sch.get_consumers(block)) == 1:
-        return True
+    return len(sch.get_consumers(block)) == 1 or not _calls(sch.get(block))
+
+
+def _calls(stmt: Any) -> list[Any]:
+    """The functions that a block calls."""
     calls: list[Any] = []
-    tvm_ffi.structural_walk(sch.get(block).body, [(Call, calls.append)])
-    return not calls
+    tvm_ffi.structural_walk(stmt.body, [(Call, calls.append)])
+    return calls
