@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_gnn_cost.datasets.split import TEST_NETWORKS
+from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import parse_json, write_text
 from tvm_gnn_cost.measuring.machine import describe_machine, use_all_cores
 
@@ -170,12 +171,13 @@ def run_saved(
             options.error("--docs needs the file of a result: --json PATH")
         write_docs(parse_json(arguments.json.read_text()), arguments.docs)
         return
-    if not arguments.quick:
-        benchmark(arguments, arguments.runs)
-        return
     with tempfile.TemporaryDirectory() as folder:
-        vars(arguments).update(quick)
-        benchmark(arguments, Path(folder))
+        runs = Path(folder) if arguments.quick else arguments.runs
+        vars(arguments).update(quick if arguments.quick else {})
+        try:
+            benchmark(arguments, runs)
+        except (InputError, WorkError) as error:
+            options.exit(1, f"{options.prog}: {error}\n")
 
 
 def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], metrics: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ import torch
 import engine_profiles
 import figures
 import tvm_gnn_cost
-from common import console, parser, run_saved, table_of, write_result
+from common import console, parser, run_saved, shipped_version, table_of, write_result
 from engines_networks import BATCHES, FAMILIES, NETWORKS
 from engines_tables import (
     FAMILY_COLUMNS,
@@ -50,6 +50,7 @@ from engines_tables import (
     summary,
     tuned_name,
     verdict,
+    without_measurement,
 )
 from tvm_gnn_cost.errors import InputError, WorkError
 from tvm_gnn_cost.files import parse_json, write_json, write_text
@@ -252,6 +253,7 @@ def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Pat
     return {
         "family": family,
         "source": NETWORKS[name].source,
+        "checkpoint": shipped_version(),
         "points": points,
         **timed,
         "profiles": profiles,
@@ -282,6 +284,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     console.print(table_of("without a time", ("network", "engine", "reason"), failures(found), ("engine", "reason")))
     console.print(verdict(found, tuned_name(minutes), "", TUNED_AIMS), markup=False)
     console.print(verdict(found, UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS), markup=False)
+    console.print(without_measurement(found, minutes), markup=False)
 
 
 def networks_of(path: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:

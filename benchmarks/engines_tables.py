@@ -20,6 +20,8 @@ TVM = "TVM's MetaSchedule"
 #: a measurement: geometric mean, and smallest ratio of any network.
 TUNED_AIMS = (1.15, 0.9)
 UNMEASURED_AIMS = (1.0, 0.7)
+#: What `--trials 0` may take relative to the search: geometric mean and largest.
+SEARCH_AIMS = (1.1, 1.3)
 
 Network = Mapping[str, Any]
 Networks = Mapping[str, Network]
@@ -88,6 +90,19 @@ def verdict(networks: Networks, ours: str, engine: str, aims: tuple[float, float
         f"{engine or 'best engine'} / `{ours}`: geometric mean {'-' if mean is None else f'{mean:.2f}'} over "
         f"{len(found)} networks (aim: {least_mean:g}), {len(below)} below {least:g}{f': {named}' if named else ''}"
         f"{f'; {missing} without a time' if missing else ''}."
+    )
+
+
+def without_measurement(networks: Networks, minutes: float) -> str:
+    """One sentence: what the search gains over the choice of the model, and where most."""
+    found = ratios(networks, tuned_name(minutes), UNMEASURED)
+    if not found:
+        return f"No network has both `{UNMEASURED}` and `{tuned_name(minutes)}`."
+    mean, worst = geometric_mean(found.values()) or 1.0, max(found, key=lambda name: found[name])
+    aim, most = SEARCH_AIMS
+    return (
+        f"`{UNMEASURED}` / `{tuned_name(minutes)}`: geometric mean {mean:.2f} over {len(found)} networks "
+        f"(aim: {aim:g}), largest {found[worst]:.2f} (aim: {most:g}): {worst}."
     )
 
 
@@ -214,12 +229,14 @@ def picture(networks: Networks, minutes: float) -> Markup:
 
 
 def machines(networks: Networks) -> str:
-    """A list of the machines with the networks that were timed on each."""
+    """A list of the machines and checkpoints with the networks that were timed on and with each."""
     groups: dict[str, list[str]] = {}
     for name, network in networks.items():
         machine = network["machine"]
         processor = " ".join((machine["processor"], *(f"({one})" for one in [machine.get("signature")] if one)))
-        groups.setdefault(f"{processor}, {machine['cores']} cores, {machine['system']}", []).append(name)
+        checkpoint = f"checkpoint {network['checkpoint']}" if "checkpoint" in network else "an earlier checkpoint"
+        machine = f"{processor}, {machine['cores']} cores, {machine['system']}, {checkpoint}"
+        groups.setdefault(machine, []).append(name)
     return "".join(f"- {machine}: {', '.join(names)}\n" for machine, names in groups.items())
 
 
@@ -269,6 +286,7 @@ Geometric means of the engine's time divided by ours; above 1, ours is faster.
 {markdown_table(FAMILY_COLUMNS, family_rows(networks, minutes))}
 - {verdict(networks, tuned_name(minutes), "", TUNED_AIMS)}
 - {verdict(networks, UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS)}
+- {without_measurement(networks, minutes)}
 
 ## By network
 Lower to upper quartile in ms; bold: the fastest.

@@ -38,6 +38,7 @@ RESULT = {
             "ahead": {
                 "family": "convolutional",
                 "machine": MACHINE,
+                "checkpoint": "1a2b3c4d",
                 "other_load": 0.25,
                 "points": {"TVM's MetaSchedule, 5 minutes": {"trials": 32, "seconds": 330.0}},
                 "engines": {
@@ -116,6 +117,14 @@ def test_the_verdict_names_the_networks_below_the_aim() -> None:
     assert tables.verdict(missing, "tune --minutes 5", "", (1.0, 0.4)).endswith("0 below 0.4; 1 without a time.")
 
 
+def test_the_choice_without_a_measurement_is_compared_with_the_search() -> None:
+    assert tables.without_measurement(NETWORKS, 5.0) == (
+        "`tune --trials 0` / `tune --minutes 5`: geometric mean 1.41 over 2 networks (aim: 1.1), largest 2.00 (aim: "
+        "1.3): ahead."
+    )
+    assert tables.without_measurement(NETWORKS, 15.0).startswith("No network has both")
+
+
 def test_what_is_below_an_aim_has_the_profile_of_the_engines() -> None:
     assert tables.behind(NETWORKS, 5.0) == [("behind", "0.50, 0.50", "ONNX Runtime", "Conv 3.0, Relu 0.50")]
 
@@ -136,7 +145,8 @@ def test_the_page_has_every_network_and_reason() -> None:
     assert "of 1 networks." in page
     assert "\nup to 5.5 minutes." in page
     assert "; other processes used at most 0.25 cores meanwhile.\n" in page
-    assert "- A processor (family 1), 2 cores, Linux: ahead\n- Another, 2 cores, Linux: behind\n" in page
+    assert "- A processor (family 1), 2 cores, Linux, checkpoint 1a2b3c4d: ahead\n" in page
+    assert "- Another, 2 cores, Linux, an earlier checkpoint: behind\n" in page
     for text in ("| ahead |", "| behind |", "| ahead | MNN | an output differs |", "Versions: openvino 2026.4.1."):
         assert text in page
     assert max(map(len, (line for line in page.splitlines() if not line.startswith(("|", "-"))))) <= 120

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.old_database import SIZES, THREADS, write_old_database
-from tvm_gnn_cost import WorkError
+from tvm_gnn_cost import InputError, WorkError
 from tvm_gnn_cost.schedulers import scheduler
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -35,6 +35,22 @@ def quick_run(name: str, metrics: Iterable[str], path: Path, *options: str) -> d
     written: dict[str, Any] = result["metrics"]
     assert set(metrics) <= set(written)
     return written
+
+
+@pytest.mark.needs("tvm")
+def test_what_a_user_can_mend_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = importlib.import_module("common")
+
+    def benchmark(_arguments: argparse.Namespace, _runs: Path) -> None:
+        raise InputError("models/none: no such checkpoint")
+
+    monkeypatch.setattr(sys, "argv", ["search.py"])
+    with pytest.raises(SystemExit) as stopped:
+        common.run_saved(common.parser("A search."), "search", benchmark)
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err == "search.py: models/none: no such checkpoint\n"
 
 
 @pytest.mark.slow_with("auto_scheduler")
