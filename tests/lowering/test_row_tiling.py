@@ -101,6 +101,12 @@ def scaled(data: te.Tensor) -> te.Tensor:
     return te.compute(data.shape, lambda a, b, c: data[a, b, c] * data[0, 0, c], "scaled")
 
 
+def gathered(data: te.Tensor) -> te.Tensor:
+    """Values whose distance is itself a value."""
+    # The first value is less than 1, so that the distance is 0.
+    return te.compute(data.shape, lambda a, b, c: data[a, b, data[0, 0, 0].astype("int32") * c], "gathered")
+
+
 @pytest.mark.parametrize(
     ("shape", "compute", "width"),
     [
@@ -110,6 +116,7 @@ def scaled(data: te.Tensor) -> te.Tensor:
         ((64, 49, 12), lambda x: topi.exp(scaled(x)), 12),
         ((64, 48, 8), lambda x: topi.exp(scaled(x)), 16),  # whole vectors for exp
         ((64, 7, 5), lambda x: topi.add(x, 1.0), 16),
+        ((64, 7, 5), gathered, 16),
         ((4, 64, 5), lambda x: topi.strided_slice(x, [0, 8, 0], [4, 56, 5]), 16),
         ((16, 40, 2), lambda x: topi.strided_slice(x, [0, 0, 0], [16, 40, 1]), 16),
         ((64, 7, 5), lambda x: topi.reshape(topi.transpose(x), (35, 64)), 16),

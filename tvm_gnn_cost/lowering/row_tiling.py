@@ -12,7 +12,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.sym import detect_linear_equation
-from tvm.tirx import BufferStore, ForKind, IterVar
+from tvm.tirx import BufferStore, ForKind, IntImm, IterVar
 
 from tvm_gnn_cost.lowering.blocks import TILED, LaneRule, extents, is_spatial, root_of, uses
 
@@ -166,7 +166,7 @@ def _first_adjacent(sch: Schedule, loops: Sequence[Any], stmt: Any, lanes: int) 
     tvm_ffi.structural_walk(stmt.body, [loads, stores])
     sizes = [int(sch.get(loop).extent) for loop in loops]
     suffixes = [math.prod(sizes[i:]) for i in range(len(sizes) + 1)]
-    first = next(i for i, size in enumerate(suffixes) if size <= min(counts))
+    first = next(i for i, size in enumerate(suffixes) if size <= min(counts, default=1))
     width = suffixes[first]
     if _calls(stmt):
         is_full = suffixes[0] % lanes == 0 and lanes % width == 0
@@ -183,6 +183,8 @@ def _adjacent(buffer: Any, indices: Sequence[Any], variables: Sequence[IterVar])
     strides = detect_linear_equation(offset, [variable.var for variable in variables])
     count, step = 1, None
     for variable, stride in reversed([*zip(variables, strides, strict=False)]):
+        if not isinstance(stride, IntImm):
+            break  # it depends on what is loaded
         if step is None and int(stride) in (0, 1):
             step = int(stride)
         if step is None or int(stride) != step * count:
