@@ -172,10 +172,10 @@ def run_saved(
         write_docs(parse_json(arguments.json.read_text()), arguments.docs)
         return
     with tempfile.TemporaryDirectory() as folder:
-        runs = Path(folder) if arguments.quick else arguments.runs
-        vars(arguments).update(quick if arguments.quick else {})
+        if arguments.quick:
+            vars(arguments).update(quick, runs=Path(folder))
         try:
-            benchmark(arguments, runs)
+            benchmark(arguments, arguments.runs)
         except (InputError, WorkError) as error:
             options.exit(1, f"{options.prog}: {error}\n")
 

@@ -235,9 +235,10 @@ def in_process(function: Callable[..., Any], *arguments: Any) -> int | None:
         process.join()
 
 
-def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Path) -> dict[str, Any]:
+def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Path, checkpoint: str) -> dict[str, Any]:
     """All steps of a network; what fails is in the result with its reason."""
-    folder, minutes = runs / name, arguments.minutes
+    # Runs with another checkpoint are repeated.
+    folder, minutes = runs / checkpoint / name, arguments.minutes
     points = {UNMEASURED: saved(folder / "minutes-0.json", tune, name, folder, 0.0)}
     if arguments.search:
         points[tuned_name(minutes)] = saved(folder / f"minutes-{minutes:g}.json", tune, name, folder, minutes)
@@ -253,7 +254,7 @@ def run_network(name: str, family: str, arguments: argparse.Namespace, runs: Pat
     return {
         "family": family,
         "source": NETWORKS[name].source,
-        "checkpoint": shipped_version(),
+        "checkpoint": checkpoint,
         "points": points,
         **timed,
         "profiles": profiles,
@@ -266,7 +267,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     os.environ.update(environment())
     settings = {key: getattr(arguments, key) for key in ("minutes", "turns")}
     settings |= {"threads": usable_cores(), "seed": _SEED}
-    found = networks_of(arguments.json, settings)
+    found, checkpoint = networks_of(arguments.json, settings), shipped_version()
     for family, networks in (*FAMILIES.items(), ("larger batches", BATCHES)):
         for network in networks:
             if network.name not in arguments.only:
@@ -274,7 +275,7 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
             if not network.installed:
                 console.print(f"{network.name} is left out: {network.package} is not installed")
                 continue
-            found[network.name] = run_network(network.name, family, arguments, folder)
+            found[network.name] = run_network(network.name, family, arguments, folder, checkpoint)
             found = {name: found[name] for name in NETWORKS if name in found}
             write_result(arguments.json, "engines", settings, {"networks": found})
     minutes = arguments.minutes

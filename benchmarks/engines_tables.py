@@ -96,10 +96,10 @@ def verdict(networks: Networks, ours: str, engine: str, aims: tuple[float, float
 def without_measurement(networks: Networks, minutes: float) -> str:
     """One sentence: what the search gains over the choice of the model, and where most."""
     found = ratios(networks, tuned_name(minutes), UNMEASURED)
-    if not found:
+    mean, (aim, most) = geometric_mean(found.values()), SEARCH_AIMS
+    if mean is None:
         return f"No network has both `{UNMEASURED}` and `{tuned_name(minutes)}`."
-    mean, worst = geometric_mean(found.values()) or 1.0, max(found, key=lambda name: found[name])
-    aim, most = SEARCH_AIMS
+    worst = max(found, key=lambda name: found[name])
     return (
         f"`{UNMEASURED}` / `{tuned_name(minutes)}`: geometric mean {mean:.2f} over {len(found)} networks "
         f"(aim: {aim:g}), largest {found[worst]:.2f} (aim: {most:g}): {worst}."

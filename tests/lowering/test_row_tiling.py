@@ -44,6 +44,16 @@ ROWS = {
 }
 
 
+def outputs(mod: tvm.IRModule, *built: Any) -> list[Any]:
+    """What compiled versions of a function of one input compute of the same random values."""
+    first, *_, last = ([int(size) for size in item.shape] for item in ms.arg_info.ArgInfo.from_prim_func(mod["main"]))
+    data = tvm.runtime.tensor(np.random.default_rng(0).standard_normal(first).astype(np.float32))
+    results = [tvm.runtime.tensor(np.zeros(last, np.float32)) for _ in built]
+    for library, result in zip(built, results, strict=True):
+        library["main"](data, result)
+    return [result.numpy() for result in results]
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_are_computed_at_once(name: str) -> None:
     schedule = Schedule(ROWS[name])
@@ -59,18 +69,10 @@ def test_rows_are_computed_at_once(name: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_candidates_compute_what_the_task_does(name: str) -> None:
     mod = ROWS[name]
-    shapes = [[int(size) for size in item.shape] for item in ms.arg_info.ArgInfo.from_prim_func(mod["main"])]
-    data = np.random.default_rng(0).standard_normal(shapes[0]).astype(np.float32)
-
-    def run(built: Any) -> Any:
-        output = tvm.runtime.tensor(np.zeros(shapes[-1], np.float32))
-        built["main"](tvm.runtime.tensor(data), output)
-        return output.numpy()
-
-    expected = run(tvm.compile(mod, TARGET))
     for candidate in candidates(mod, 4):
         assert TILED in candidate.sch.get(candidate.sch.get_sblock("root")).annotations
-        np.testing.assert_allclose(run(build(candidate.sch.mod, TARGET)), expected, rtol=2e-5, atol=2e-6)
+        expected, output = outputs(mod, tvm.compile(mod, TARGET), build(candidate.sch.mod, TARGET))
+        np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("shape", [(4, 19), (2, 3, 7, 5), (1, 300)])
@@ -130,20 +132,12 @@ def test_vectors_are_of_adjacent_values(
     first = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
     _, *schedules = RowTiling(16)._inst.apply(schedule, first)
     assert schedules
-    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    (*_, output) = ([int(size) for size in item.shape] for item in ms.arg_info.ArgInfo.from_prim_func(mod["main"]))
-
-    def run(built: Any) -> Any:
-        result = tvm.runtime.tensor(np.zeros(output, np.float32))
-        built["main"](tvm.runtime.tensor(data), result)
-        return result.numpy()
-
-    expected = run(tvm.compile(mod, TARGET))
     for each in schedules:
         (block,) = each.get_child_blocks(each.get_sblock("root"))
         last = each.get(each.get_loops(block)[-1])
         assert (int(last.kind), int(last.extent)) == (ForKind.VECTORIZED, width)
-        np.testing.assert_allclose(run(build(each.mod, TARGET)), expected, rtol=2e-5, atol=2e-6)
+        expected, output = outputs(mod, tvm.compile(mod, TARGET), build(each.mod, TARGET))
+        np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm_ffi
+from tvm.ir import Call
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
@@ -106,6 +108,13 @@ def spread(sch: Schedule, block: Any, lanes: int) -> None:
     vectorize_last(sch, block, lanes)
     if len(loops) > 1:
         sch.parallel(sch.fuse(*loops[:-1]))
+
+
+def calls_in(node: Any) -> list[Any]:
+    """All calls in a statement or an expression."""
+    calls: list[Any] = []
+    tvm_ffi.structural_walk(node, [(Call, calls.append)])
+    return calls
 
 
 def uses(expression: Any, var: Any) -> bool:

@@ -38,6 +38,7 @@ from tvm.tirx import (
 )
 from tvm.tirx.buffer import buffer_data
 
+from tvm_gnn_cost.lowering.blocks import calls_in
 from tvm_gnn_cost.lowering.constants import content
 from tvm_gnn_cost.lowering.forms import shape_of
 from tvm_gnn_cost.lowering.kernels import is_kernel_call
@@ -213,8 +214,7 @@ def _buffer(value: Any, name: str) -> Any:
 
 def called(function: PrimFunc) -> list[str]:
     """The names of the kernels that a function calls, one for each call; none if it is a kernel itself."""
-    calls: list[Any] = []
-    tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, calls.append)])
+    calls = calls_in(function.body)
     symbols = (str(call.args[0].value) for call in calls if call.op == tvm.ir.Op.get("tirx.call_extern"))
     return [symbol.removesuffix(_OF_POINTERS) for symbol in symbols if symbol.endswith(_OF_POINTERS)]
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 import tvm_ffi
-from tvm.ir import Call, TensorLoad
+from tvm.ir import TensorLoad
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.sym import detect_linear_equation
 from tvm.tirx import BufferStore, ForKind, IntImm, IterVar
 
-from tvm_gnn_cost.lowering.blocks import TILED, LaneRule, extents, is_spatial, root_of, uses
+from tvm_gnn_cost.lowering.blocks import TILED, LaneRule, calls_in, extents, is_spatial, root_of, uses
 
 #: Largest number of rows that a thread computes before it takes others.
 _MOST_ROWS = 64
@@ -168,7 +168,7 @@ def _first_adjacent(sch: Schedule, loops: Sequence[Any], stmt: Any, lanes: int) 
     suffixes = [math.prod(sizes[i:]) for i in range(len(sizes) + 1)]
     first = next(i for i, size in enumerate(suffixes) if size <= min(counts, default=1))
     width = suffixes[first]
-    if _calls(stmt):
+    if calls_in(stmt.body):
         is_full = suffixes[0] % lanes == 0 and lanes % width == 0
         return 0 if is_full or width < _FEWEST_ADJACENT else first
     return first if width > 1 else 0
@@ -195,11 +195,4 @@ def _adjacent(buffer: Any, indices: Sequence[Any], variables: Sequence[IterVar])
 
 def _is_inlined(sch: Schedule, block: Any) -> bool:
     """Whether a block is cheaper to compute again for each consumer than to store: it calls no function."""
-    return len(sch.get_consumers(block)) == 1 or not _calls(sch.get(block))
-
-
-def _calls(stmt: Any) -> list[Any]:
-    """The functions that a block calls."""
-    calls: list[Any] = []
-    tvm_ffi.structural_walk(stmt.body, [(Call, calls.append)])
-    return calls
+    return len(sch.get_consumers(block)) == 1 or not calls_in(sch.get(block).body)

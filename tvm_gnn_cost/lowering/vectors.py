@@ -14,7 +14,7 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import Broadcast, ForKind, IntImm, Ramp
 from tvm.tirx.op import masked_load, masked_store
 
-from tvm_gnn_cost.lowering.blocks import uses
+from tvm_gnn_cost.lowering.blocks import calls_in, uses
 
 #: Passes of TVM's pipeline up to flat buffers; when they run again in the pipeline, nothing is left for them.
 _PASSES = (
@@ -266,9 +266,7 @@ def _substituted(expression: Any, variable: Any, value: Any) -> Any:
 
 def _has_branch(expression: Any) -> bool:
     """Whether a part of an expression is computed only under a condition, which may guard a load."""
-    calls: list[Any] = []
-    tvm_ffi.structural_walk(expression, [(tvm.ir.Call, calls.append)])
-    return any("if_then_else" in getattr(call.op, "name", "") for call in calls)
+    return any("if_then_else" in getattr(call.op, "name", "") for call in calls_in(expression))
 
 
 def _conjuncts(condition: Any) -> list[Any]:
