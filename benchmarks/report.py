@@ -39,7 +39,8 @@ NAMES = (
     *("accuracy", "accuracy-auto-scheduler", "accuracy-tpgnn", "by_task", "by_task-auto-scheduler", "conformance"),
     *("cuda_programs", "curves", "drop_in", "drop_in-auto-scheduler", "end_to_end", "engines", "extraction"),
     *("gpu_search", "gpu_training", "kernels", "kills", "kills-auto-scheduler"),
-    *("new_processor", "new_processor-auto-scheduler", "prediction", "prediction-auto-scheduler", "retest"),
+    *("new_processor", "new_processor-auto-scheduler", "prediction", "prediction-auto-scheduler"),
+    *("repeats", "retest"),
     *("scale", "scale-auto-scheduler", "search", "search-auto-scheduler", "soak"),
     *("tpugraphs_accuracy", "tpugraphs_speed", "updates", "updates-auto-scheduler", "zoo"),
 )

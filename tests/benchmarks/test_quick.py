@@ -237,6 +237,18 @@ def test_retest_compares_two_ways_of_measuring(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("s_tir")
+def test_repeats_compares_their_statistics(tmp_path: Path) -> None:
+    judges = quick_run("repeats", ["tasks", "programs", "judges"], tmp_path / "result.json")["judges"]
+    assert list(judges) == ["median", "fastest"]
+    for by_statistic in judges.values():
+        assert list(by_statistic) == ["fastest", "median", "mean"]
+        for found in by_statistic.values():
+            assert list(found) == ["all", "gru"]
+            assert 0 <= found["all"]["regret"] <= found["all"]["regret_largest"]
+
+
+@pytest.mark.slow
 @pytest.mark.needs("tvm")
 def test_kills_leave_nothing_behind_and_lose_nothing(tmp_path: Path) -> None:
     commands = quick_run("kills", ["commands"], tmp_path / "result.json")["commands"]

@@ -24,7 +24,7 @@ from tvm_gnn_cost.datasets.records import (
 from tvm_gnn_cost.errors import InputError
 
 
-def test_repeats_are_summarised_by_their_median() -> None:
+def test_repeats_are_summarised_by_the_fastest() -> None:
     assert summarise_repeats([3.0, 1.0, 2.0]) == (1.0, 0.5)
     assert summarise_repeats([])[0] == np.inf
     assert np.isnan(summarise_repeats([1.0])[1])

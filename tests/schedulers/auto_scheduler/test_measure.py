@@ -15,10 +15,10 @@ from tvm_gnn_cost.schedulers.scheduler import MeasureSettings, Task
 
 
 def test_a_result_without_an_error_has_its_costs() -> None:
-    result = MeasureResult([0.25, 0.5], 0, "", 0.1, 7)
+    result = MeasureResult([0.25, 0.5, 1.0], 0, "", 0.1, 7)
     outcome = outcome_of(result)
-    assert (outcome.seconds, outcome.failure, outcome.message) == ((0.25, 0.5), None, "")
-    assert outcome.latency == 0.25
+    assert (outcome.seconds, outcome.failure, outcome.message) == ((0.25, 0.5, 1.0), None, "")
+    assert outcome.latency == 0.5
     assert outcome.result is result
 
 

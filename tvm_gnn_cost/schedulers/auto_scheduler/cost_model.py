@@ -14,12 +14,13 @@ import numpy.typing as npt
 from tvm import auto_scheduler
 from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
 
-from tvm_gnn_cost.datasets.records import Problem, last_line, summarise_repeats
+from tvm_gnn_cost.datasets.records import Problem, last_line
 from tvm_gnn_cost.datasets.tenset import parse_record, record_lines
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.extraction import extract_states
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.auto_scheduler.records import parse_state
+from tvm_gnn_cost.schedulers.scheduler import median_repeat
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT_AUTO_SCHEDULER
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.scoring.guard import GuardedModel
@@ -96,7 +97,7 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
                 key = record.workload_key
                 if key not in dags:
                     dags[key] = _registered_dag(key)
-                latency = summarise_repeats(record.run_secs)[0]
+                latency = median_repeat(record.run_secs)
                 measured.setdefault((key, record.target), []).append((parse_state(line), latency))
             except InputError as error:
                 self.search.report(str(Problem(line.file, line.line, str(error))))
@@ -145,8 +146,8 @@ def _task_name(task: auto_scheduler.SearchTask) -> str:
 
 
 def _latency(result: Any) -> float:
-    """The fastest repeat in seconds; infinite for a failed measurement."""
-    return summarise_repeats([float(seconds) for seconds in result.costs] if result.error_no == 0 else [])[0]
+    """The median of the repeats in seconds; infinite for a failed measurement."""
+    return median_repeat([float(seconds) for seconds in result.costs] if result.error_no == 0 else [])
 
 
 def _registered_dag(workload_key: str) -> Any:

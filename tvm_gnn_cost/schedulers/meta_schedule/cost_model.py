@@ -12,10 +12,10 @@ import tvm_ffi
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_gnn_cost.datasets.records import summarise_repeats
 from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.graphs.program_graph import ProgramGraphs
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin, preload_in_builders
+from tvm_gnn_cost.schedulers.scheduler import median_repeat
 from tvm_gnn_cost.scoring.checkpoint import DEFAULT
 from tvm_gnn_cost.scoring.cost_model import CostModel
 from tvm_gnn_cost.scoring.guard import GuardedModel
@@ -88,6 +88,6 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
 
 
 def _latency(result: Any) -> float:
-    """The fastest repeat in seconds; infinite for a failed measurement."""
+    """The median of the repeats in seconds; infinite for a failed measurement."""
     ran = result.error_msg is None and result.run_secs
-    return summarise_repeats([float(seconds) for seconds in result.run_secs] if ran else [])[0]
+    return median_repeat([float(seconds) for seconds in result.run_secs] if ran else [])

@@ -14,7 +14,7 @@ from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import drop_broken_last_line, write_text
 from tvm_gnn_cost.schedulers.database.records import FAILED_RUN_SECS, read_database
 from tvm_gnn_cost.schedulers.meta_schedule.sampling import workload_of
-from tvm_gnn_cost.schedulers.scheduler import Outcome, Task
+from tvm_gnn_cost.schedulers.scheduler import Outcome, Task, median_repeat
 
 
 def open_database(work_dir: Path) -> ms.Database:
@@ -35,13 +35,14 @@ def open_database(work_dir: Path) -> ms.Database:
 def latencies_of(ran: Sequence[ms.runner.RunnerResult]) -> list[float]:
     """Latencies of programs in seconds; infinite for a failure."""
     return [
-        min(map(float, result.run_secs)) if result.run_secs and not result.error_msg else float("inf") for result in ran
+        float("inf") if result.error_msg else median_repeat([float(seconds) for seconds in result.run_secs or ()])
+        for result in ran
     ]
 
 
 def latency(record: Any) -> float:
-    """A record's fastest repeat in seconds; infinite if the program failed."""
-    seconds = min(map(float, record.run_secs))
+    """The median of a record's repeats in seconds; infinite if the program failed."""
+    seconds = median_repeat([float(seconds) for seconds in record.run_secs])
     return seconds if seconds < FAILED_RUN_SECS else float("inf")
 
 
