@@ -19,7 +19,8 @@ import numpy.typing as npt
 from rich.progress import track
 
 from common import console, parser, table_of, write_result
-from engines import NETWORKS, made
+from engines import made
+from engines_networks import NETWORKS
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
