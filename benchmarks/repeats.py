@@ -24,6 +24,7 @@ from engines_networks import NETWORKS
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers import scheduler
 from tvm_gnn_cost.schedulers.scheduler import MeasureSettings
+from tvm_gnn_cost.tuning.search import Screening
 
 #: Name -> the latency of a program from its repeats, float64[programs, repeats] -> float64[programs].
 STATISTICS: dict[str, Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]] = {
@@ -58,12 +59,13 @@ def measure(name: str, tasks: int, programs: int, measurements: int) -> list[npt
         network = scheduler().network(*made(name, Path(folder)))
     extracted = scheduler().tasks(network, target)
     model = scheduler().cost_model("gnn", _SEED, len(extracted), _BATCH)
+    screening = Screening(
+        scheduler(), model, target, dict.fromkeys((task.key for task in extracted), 4 * programs), _SEED
+    )
     largest = sorted(extracted, key=lambda task: -task.weight * scheduler().flops(task))
     found = []
     for task in largest[:tasks]:
-        candidates = scheduler().sample(task, target, 4 * programs, _SEED)
-        scores = scheduler().score(model, task, target, candidates)
-        best = [candidates[i] for i in np.argsort(-np.asarray(scores))[:programs]]
+        best = screening.rank(task)[:programs]
         groups = [(task, best[start : start + _BATCH]) for start in range(0, len(best), _BATCH)]
         runs = []
         for _ in range(measurements):
@@ -116,6 +118,10 @@ def main() -> None:
     for name in track(networks, "measuring", console=console, transient=True):
         if NETWORKS[name].installed:
             found[name] = measure(name, *size)
+        else:
+            console.print(f"{name} is left out: {NETWORKS[name].package} is not installed")
+    if not found:
+        options.error("none of the networks is installed; choose others with --networks")
     tasks = [task for of_network in found.values() for task in of_network]
     groups = {"all": tasks, **found}
     metrics: dict[str, Any] = {
@@ -136,7 +142,7 @@ def main() -> None:
         ]
         title = f"{len(tasks)} tasks, judged by the {judge} of the other measurements"
         console.print(table_of(title, ("repeat", "pairs", "regret", "90th percentile", "largest"), rows))
-    settings = {"networks": networks, "threads": usable_cores(), "seed": _SEED}
+    settings = {"networks": list(found), "threads": usable_cores(), "seed": _SEED}
     settings |= dict(zip(("tasks", "programs", "measurements"), size, strict=True))
     write_result(arguments.json, "repeats", settings, metrics)
 

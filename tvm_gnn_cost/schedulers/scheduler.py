@@ -87,8 +87,8 @@ class Task:
 def median_repeat(run_secs: Sequence[float]) -> float:
     """The median of a program's repeats in seconds, by which a search chooses; infinite without repeats.
 
-    A virtual machine's core can be twice as fast for a millisecond, while its neighbour on the physical core is idle.
-    The program with the fastest repeat of all is then one that met such a moment (``benchmarks/repeats.py``).
+    A virtual machine's core can be twice as fast for a millisecond, most likely while the other thread of the physical
+    core is idle. The fastest repeat of all is then of a program that met such a moment (``benchmarks/repeats.py``).
 
     >>> median_repeat([3.0, 1.0, 2.0])
     2.0
