@@ -6,7 +6,7 @@ model that was trained on them. FOLDER holds a ResNet-34 on an A100 (see ``cuda_
 networks. With ``--at-once``, searches run at the same time on separate cores, but programs run alone. At the end, also
 when the time runs out, the fastest programs of the finished searches of each task are measured again, interleaved, and
 compared with NumPy. Finished searches are saved; the same command resumes. On 16 cores with ``--at-once 3``, one seed
-takes seven minutes and the last measurement one to two; the first call also trains the models.
+takes seven minutes (four with ``--valid-samples 16``), the last measurement one; the first call also trains the models.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def search(task: SingleTask, name: str, seed: int, arguments: argparse.Namespace
             builder=PooledBuilder(_build_pool()),
             runner=runner,
             cost_model=model,
-            strategy=ms.search_strategy.EvolutionarySearch(population_size=arguments.population_size),
+            strategy=ms.search_strategy.EvolutionarySearch(
+                population_size=arguments.population_size, init_min_unmeasured=arguments.valid_samples
+            ),
             measure_callbacks=[recorder, *ms.MeasureCallback.create("default")],
             num_tuning_cores=usable_cores(),
             seed=seed + 1,
@@ -206,7 +208,8 @@ def run_all(arguments: argparse.Namespace, finished: Path) -> dict[Run, Path]:
         for name in chosen(GPU_TASKS, arguments)
         for model in arguments.models
     ]
-    sizes = f"{arguments.trials}-{arguments.trials_per_round}-{arguments.population_size}"
+    options = (arguments.trials, arguments.trials_per_round, arguments.population_size, arguments.valid_samples)
+    sizes = "-".join(map(str, options))
     paths = {
         (name, model, seed): finished / f"{name.replace(': ', '.').replace(' ', '-')}.{model}.{seed}.{sizes}.json"
         for name, model, seed in todo
@@ -239,7 +242,7 @@ def report(arguments: argparse.Namespace, paths: Mapping[Run, Path], again: Sequ
     settings: dict[str, Any] = {"planned": len(paths), "finished": len(done)}
     settings["models"] = list(dict.fromkeys(model for _, model, _ in done))
     settings["seeds"] = len({seed for _, _, seed in done})
-    options = ("trials", "trials_per_round", "population_size", "at_once", "programs_per_task")
+    options = ("trials", "trials_per_round", "population_size", "valid_samples", "at_once", "programs_per_task")
     settings |= {option: getattr(arguments, option) for option in options}
     settings |= {"target": str(gpu_target(arguments.target)), "folder": arguments.folder.resolve().name}
     tasks = chosen(GPU_TASKS, arguments)
@@ -302,6 +305,7 @@ def main() -> None:
     options.add_argument("--trials", type=int, default=32)
     options.add_argument("--trials-per-round", type=int, default=8)
     options.add_argument("--population-size", type=int, default=128, help="512 in TVM, where rounds have 64 trials")
+    options.add_argument("--valid-samples", type=int, default=50, help="samples that a round starts from, as in TVM")
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--at-once", type=int, default=1, help="number of searches at the same time")
     options.add_argument("--seconds", type=float, default=float("inf"), help="searches end after this time")

@@ -30,7 +30,7 @@ _OPTIONS = {
     "curves": "--epochs 12 --seeds 2",
     "end_to_end": "--models gnn xgb random --minutes 0 5 --seeds 3",
     "engines": "--tvm",
-    "gpu_search": "FOLDER --at-once 3 --seeds 2 --seconds 490",
+    "gpu_search": "FOLDER --at-once 3 --seeds 3 --valid-samples 16 --seconds 455",
     "gpu_training": "FOLDER --accuracy-of gpu --repeats 5",
     "new_processor": "--processors cascadelake znver5 --tasks 16 64 256 1024 --seeds 1",
 }
