@@ -178,7 +178,7 @@ def test_gpu_search_measures_right_programs_with_every_model(tmp_path: Path) -> 
 @pytest.mark.needs("s_tir")
 def test_gpu_search_does_not_call_a_search_finished_that_ran_out_of_time(tmp_path: Path) -> None:
     gpu_search = importlib.import_module("gpu_search")
-    sizes = {"trials": 4, "trials_per_round": 2, "population_size": 16}
+    sizes = {"trials": 4, "trials_per_round": 2, "population_size": 16, "valid_samples": 8}
     options = argparse.Namespace(quick=True, tasks=[], target=_CPU, deadline=0.0, **sizes)
     run = ("matrix product", "random", 0)
     assert gpu_search._search_and_save(*run, options, tmp_path / "run.json") == "not started, as the time ran out"
