@@ -169,7 +169,11 @@ def run_saved(
     if write_docs and arguments.docs:
         if not arguments.json or not arguments.json.is_file():
             options.error("--docs needs the file of a result: --json PATH")
-        write_docs(parse_json(arguments.json.read_text()), arguments.docs)
+        try:
+            result = parse_json(arguments.json.read_bytes())
+        except ValueError as error:
+            options.error(f"{arguments.json} is not the JSON of a result ({error}); run the benchmark again")
+        write_docs(result, arguments.docs)
         return
     with tempfile.TemporaryDirectory() as folder:
         if arguments.quick:

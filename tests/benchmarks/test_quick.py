@@ -53,6 +53,24 @@ def test_what_a_user_can_mend_is_one_sentence(
     assert capsys.readouterr().err == "search.py: models/none: no such checkpoint\n"
 
 
+@pytest.mark.needs("tvm")
+def test_docs_of_a_broken_result_name_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = importlib.import_module("common")
+    path = tmp_path / "result.json"
+    path.write_text('{"benchmark": "engines", "metr')
+    monkeypatch.setattr(sys, "argv", ["engines.py", "--json", str(path), "--docs", str(tmp_path)])
+
+    def never(*_arguments: Any) -> None:
+        raise AssertionError("nothing can be run or written")
+
+    with pytest.raises(SystemExit) as stopped:
+        common.run_saved(common.parser("Engines."), "engines", never, never)
+    assert stopped.value.code == 2
+    assert f"{path} is not the JSON of a result (Unterminated string" in capsys.readouterr().err
+
+
 @pytest.mark.slow_with("auto_scheduler")
 @pytest.mark.needs("tvm")
 def test_accuracy_says_the_metrics_of_every_model(tmp_path: Path) -> None:
