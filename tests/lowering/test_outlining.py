@@ -122,6 +122,17 @@ def test_other_slices_are_copied(size: tuple[int, ...], begin: list[int], end: l
     assert len(calls_of_the_sequence(outlined(module(emit, size)))) == 3
 
 
+def test_tensors_without_elements_are_no_part_of_a_sequence() -> None:
+    def emit(builder: relax.BlockBuilder, x: Any) -> Any:
+        empty = builder.emit(relax.op.strided_slice(x, [0], [4], [9]))
+        doubled = builder.emit(relax.op.add(empty, empty))
+        return relax.Tuple([builder.emit(relax.op.exp(doubled)), steps(builder, x, 2)[-1]])
+
+    changed = outlined(module(emit, (4, 64)))
+    assert called(changed["sequence_of_4_kernels"]) == ["matmul", "tir_tanh"] * 2
+    assert "tir_exp" in kernels(changed)
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_there_is_no_sequence_of_one_kernel(count: int) -> None:
     mod = module(lambda builder, x: builder.emit(relax.op.tanh(x)) if count else x, (1, 64))

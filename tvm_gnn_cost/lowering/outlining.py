@@ -141,11 +141,11 @@ def _trimmed(calls: Sequence[Any], small: dict[Any, int | None]) -> Iterator[Seq
 
 
 def _kernel(value: Any) -> Any:
-    """The function of a call of tensors with static shapes; None for any other expression."""
+    """The function of a call of tensors with static shapes and elements to point at; None for any other expression."""
     if not is_kernel_call(value) or len(value.args) != 2:
         return None
-    tensors = (value, *value.args[1].fields)
-    return None if any(shape_of(tensor) is None for tensor in tensors) else value.args[0]
+    shapes = [shape_of(tensor) for tensor in (value, *value.args[1].fields)]
+    return None if any(shape is None or 0 in shape for shape in shapes) else value.args[0]
 
 
 def _outlined(
