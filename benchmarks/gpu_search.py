@@ -49,6 +49,8 @@ from tvm_gnn_cost.schedulers.meta_schedule.work_dir import latencies_of
 from tvm_gnn_cost.scoring.cost_model import CostModel, UpdateSettings
 
 MODELS = ("gnn-a100", "xgb-a100", "xgb", "random")
+#: Options that decide how a search runs.
+_SIZES = ("trials", "trials_per_round", "population_size", "valid_samples")
 #: Task, model and seed.
 Run = tuple[str, str, int]
 
@@ -208,8 +210,7 @@ def run_all(arguments: argparse.Namespace, finished: Path) -> dict[Run, Path]:
         for name in chosen(GPU_TASKS, arguments)
         for model in arguments.models
     ]
-    options = (arguments.trials, arguments.trials_per_round, arguments.population_size, arguments.valid_samples)
-    sizes = "-".join(map(str, options))
+    sizes = "-".join(str(getattr(arguments, option)) for option in _SIZES)
     paths = {
         (name, model, seed): finished / f"{name.replace(': ', '.').replace(' ', '-')}.{model}.{seed}.{sizes}.json"
         for name, model, seed in todo
@@ -242,8 +243,7 @@ def report(arguments: argparse.Namespace, paths: Mapping[Run, Path], again: Sequ
     settings: dict[str, Any] = {"planned": len(paths), "finished": len(done)}
     settings["models"] = list(dict.fromkeys(model for _, model, _ in done))
     settings["seeds"] = len({seed for _, _, seed in done})
-    options = ("trials", "trials_per_round", "population_size", "valid_samples", "at_once", "programs_per_task")
-    settings |= {option: getattr(arguments, option) for option in options}
+    settings |= {option: getattr(arguments, option) for option in (*_SIZES, "at_once", "programs_per_task")}
     settings |= {"target": str(gpu_target(arguments.target)), "folder": arguments.folder.resolve().name}
     tasks = chosen(GPU_TASKS, arguments)
     settings["flops"] = {name: tasks[name].flops for name in dict.fromkeys(name for name, _, _ in done)}
