@@ -170,10 +170,9 @@ def run_saved(
         if not arguments.json or not arguments.json.is_file():
             options.error("--docs needs the file of a result: --json PATH")
         try:
-            result = parse_json(arguments.json.read_bytes())
-        except ValueError as error:
-            options.error(f"{arguments.json} is not the JSON of a result ({error}); run the benchmark again")
-        write_docs(result, arguments.docs)
+            write_docs(read_result(arguments.json), arguments.docs)
+        except InputError as error:
+            options.error(str(error))
         return
     with tempfile.TemporaryDirectory() as folder:
         if arguments.quick:
@@ -182,6 +181,35 @@ def run_saved(
             benchmark(arguments, arguments.runs)
         except (InputError, WorkError) as error:
             options.exit(1, f"{options.prog}: {error}\n")
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The result in a file.
+
+    Raises:
+        InputError: it is not the JSON of a result.
+    """
+    try:
+        result = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise InputError(
+            f"{path} is not the JSON of a result ({error}); remove it or run its benchmark again"
+        ) from None
+    if not isinstance(result, dict) or not {"settings", "metrics"} <= set(result):
+        raise InputError(f"{path} is not the JSON of a result (no settings or metrics); give another path")
+    return result
+
+
+def earlier_metrics(path: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of an earlier result with these settings, which a benchmark adds to; none without such a result.
+
+    Raises:
+        InputError: the file is not the JSON of a result.
+    """
+    if path is None or not path.exists():
+        return {}
+    result = read_result(path)
+    return dict(result["metrics"]) if result["settings"] == settings else {}
 
 
 def write_result(path: Path | None, benchmark: str, settings: dict[str, Any], metrics: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 import tvm
 
 import figures
-from common import console, parser, result_name, run_saved, shipped_version, table_of, write_result
+from common import console, earlier_metrics, parser, result_name, run_saved, shipped_version, table_of, write_result
 from search_curves import (
     ABOVE_FASTEST_COLUMNS,
     DROP_IN_BASELINES,
@@ -167,11 +167,8 @@ def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse
 def _in_json(arguments: argparse.Namespace) -> dict[tuple[str, int, str], list[dict[str, Any]]]:
     """Task, seed and processor -> searches that the JSON has; none if it has other settings."""
     searched: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
-    if arguments.json is not None and arguments.json.exists():
-        result = json.loads(arguments.json.read_text())
-        if result["settings"] == _settings(arguments):
-            for run in result["metrics"]["runs"]:
-                searched.setdefault(where(run), []).append(run)
+    for run in earlier_metrics(arguments.json, _settings(arguments)).get("runs", ()):
+        searched.setdefault(where(run), []).append(run)
     return searched
 
 

@@ -31,7 +31,7 @@ import torch
 import engine_profiles
 import figures
 import tvm_gnn_cost
-from common import console, parser, run_saved, shipped_version, table_of, write_result
+from common import console, earlier_metrics, parser, run_saved, shipped_version, table_of, write_result
 from engines_networks import BATCHES, FAMILIES, NETWORKS
 from engines_tables import (
     FAMILY_COLUMNS,
@@ -267,7 +267,8 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     os.environ.update(environment())
     settings = {key: getattr(arguments, key) for key in ("minutes", "turns")}
     settings |= {"threads": usable_cores(), "seed": _SEED}
-    found, checkpoint = networks_of(arguments.json, settings), shipped_version()
+    # Each network has the machine that it ran on: it is compared on one machine, different networks need not be.
+    found, checkpoint = earlier_metrics(arguments.json, settings).get("networks", {}), shipped_version()
     for family, networks in (*FAMILIES.items(), ("larger batches", BATCHES)):
         for network in networks:
             if network.name not in arguments.only:
@@ -286,17 +287,6 @@ def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     console.print(verdict(found, tuned_name(minutes), "", TUNED_AIMS), markup=False)
     console.print(verdict(found, UNMEASURED, ONNX_RUNTIME, UNMEASURED_AIMS), markup=False)
     console.print(without_measurement(found, minutes), markup=False)
-
-
-def networks_of(path: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The networks of an earlier result with these settings, which a run of others adds to.
-
-    Each has the machine that it ran on: a network is compared on one machine, different networks need not be.
-    """
-    if path is None or not path.exists():
-        return {}
-    result = parse_json(path.read_text())
-    return dict(result["metrics"]["networks"]) if result["settings"] == settings else {}
 
 
 def write_pages(result: Mapping[str, Any], root: Path) -> None:

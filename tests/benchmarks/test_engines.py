@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.test_quick import quick_run
+from tvm_gnn_cost.errors import InputError
 
 onnx = pytest.importorskip("onnx")
 profiles = pytest.importorskip("engine_profiles")
@@ -173,12 +174,21 @@ def test_the_readme_and_the_page_are_those_of_the_result(tmp_path: Path) -> None
 
 
 def test_a_run_of_some_networks_keeps_the_others_of_the_same_settings(tmp_path: Path) -> None:
-    engines = pytest.importorskip("engines")
+    common = pytest.importorskip("common")
     path, settings = tmp_path / "result.json", RESULT["settings"]
-    assert engines.networks_of(path, settings) == {}
+    assert common.earlier_metrics(path, settings) == {}
     path.write_text(json.dumps(RESULT))
-    assert list(engines.networks_of(path, settings)) == ["ahead", "behind"]
-    assert engines.networks_of(path, settings | {"minutes": 1.0}) == {}
+    assert list(common.earlier_metrics(path, settings)["networks"]) == ["ahead", "behind"]
+    assert common.earlier_metrics(path, settings | {"minutes": 1.0}) == {}
+
+
+@pytest.mark.parametrize("text", ['{"settings": {}, "metr', "[]", '{"settings": {}}'])
+def test_an_earlier_result_that_is_none_is_named_and_not_replaced(tmp_path: Path, text: str) -> None:
+    common = pytest.importorskip("common")
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"{path} is not the JSON of a result"):
+        common.earlier_metrics(path, RESULT["settings"])
 
 
 def test_every_family_has_five_networks_of_different_names() -> None:
