@@ -20,6 +20,7 @@ from gpu_pretraining import xgb
 from single_tasks import SingleTask
 from stores import learned_from
 from tvm_gnn_cost import CostModel
+from tvm_gnn_cost.files import replacing
 from tvm_gnn_cost.measuring.machine import usable_cores
 from tvm_gnn_cost.schedulers.meta_schedule.builder import build_program
 from tvm_gnn_cost.schedulers.meta_schedule.preload import import_tensor_intrin, preload_in_builders
@@ -82,9 +83,8 @@ def _mlp_of_our_records(seed: int, runs: Path) -> Any:
         state.untrained_size = 0
     else:
         trained.fit(learned_from("meta-schedule", WORK))
-        # An interrupted save leaves no part under this name.
-        state.save(str(path.with_suffix(".part")))
-        path.with_suffix(".part").replace(path)
+        with replacing(path) as unfinished:
+            state.save(str(unfinished))
     return mlp_search_model(seed, trained)
 
 

@@ -7,15 +7,15 @@ the command that reproduces it.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from common import WORK, console
+from common import WORK, console, read_result
 from report_sections import Results, sections
+from tvm_gnn_cost.errors import InputError
 from tvm_gnn_cost.files import write_text
 
 _HERE = Path(__file__).parent
@@ -78,7 +78,7 @@ def run_missing(folder: Path, start: Callable[[str], int]) -> None:
 def write_page(folder: Path, page: Path) -> None:
     """Writes the page with the results of a folder."""
     paths = {name: folder / f"{name}.json" for name in NAMES}
-    results = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    results = {name: read_result(path) for name, path in paths.items() if path.exists()}
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
     template = environment.get_template("report.html.j2")
     write_text(page, template.render(sections=sections(results), machines=_machines(results), command=command))
@@ -93,7 +93,10 @@ def main() -> None:
     arguments = options.parse_args()
     if arguments.run:
         run_missing(arguments.results, lambda line: subprocess.run(line.split(), cwd=_HERE.parent).returncode)
-    write_page(arguments.results, arguments.page)
+    try:
+        write_page(arguments.results, arguments.page)
+    except InputError as error:
+        options.error(str(error))
     console.print(f"page: {arguments.page}", highlight=False)
 
 
