@@ -66,14 +66,16 @@ def with_settings(**settings: Any) -> GNNCostModel:
     return GNNCostModel(CostModel.load("gnn", UpdateSettings(**settings)))
 
 
-#: Name -> makes a cost model from a seed and the folder of the runs.
+#: Name -> makes a cost model from a seed and a folder for what is trained on the programs of the shipped checkpoint.
 MODELS: dict[str, Callable[[int, Path], Any]] = {
-    OURS: lambda _seed, _runs: GNNCostModel(),
-    "GNNCostModel() without updates": lambda _seed, _runs: with_settings(trees=0),
-    "its trees alone": lambda _seed, _runs: trees_alone(),
-    "its network alone": lambda _seed, _runs: GNNCostModel(CostModel(replace(CostModel.load().checkpoint, trees=None))),
+    OURS: lambda _seed, _folder: GNNCostModel(),
+    "GNNCostModel() without updates": lambda _seed, _folder: with_settings(trees=0),
+    "its trees alone": lambda _seed, _folder: trees_alone(),
+    "its network alone": lambda _seed, _folder: GNNCostModel(
+        CostModel(replace(CostModel.load().checkpoint, trees=None))
+    ),
     **BASELINES,
-    "GNNCostModel() without exploration": lambda _seed, _runs: with_settings(explored=0),
+    "GNNCostModel() without exploration": lambda _seed, _folder: with_settings(explored=0),
 }
 
 
@@ -89,8 +91,11 @@ def file_name(text: str, suffix: str) -> str:
 def _search_and_save(task: str, model: str, seed: int, arguments: argparse.Namespace, path: Path) -> None:
     # XGBoost models first draw scores from NumPy's global generator.
     np.random.seed(seed)
+    # Another checkpoint has learned from other programs.
+    trained = arguments.runs / arguments.checkpoint
+    trained.mkdir(exist_ok=True)
     with machine_to_itself():
-        cost_model = MODELS[model](seed, arguments.runs)
+        cost_model = MODELS[model](seed, trained)
         found = search(chosen(CPU_TASKS, arguments)[task], cost_model, seed, arguments.trials, path.with_suffix(".so"))
     write_text(path, json.dumps(found))
 

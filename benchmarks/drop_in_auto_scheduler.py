@@ -53,8 +53,8 @@ def _xgb(seed: int, **options: Any) -> auto_scheduler.XGBModel:
     return auto_scheduler.XGBModel(verbose_eval=0, seed=seed + 1, **options)
 
 
-def _xgb_of_our_records(seed: int, runs: Path) -> Any:
-    path = runs / "xgb.json"
+def _xgb_of_our_records(seed: int, folder: Path) -> Any:
+    path = folder / "xgb.json"
     if not path.exists():
         baseline = XGBBaseline()
         baseline.fit(learned_from("auto-scheduler", WORK))
@@ -67,12 +67,12 @@ def trees_alone() -> Any:
     return _Trees()
 
 
-#: Name -> makes a cost model from a seed and the folder of the runs.
+#: Name -> makes a cost model from a seed and a folder for what is trained on the programs of the shipped checkpoint.
 BASELINES: dict[str, Callable[[int, Path], Any]] = {
-    "XGBModel()": lambda seed, _runs: _xgb(seed),
-    "XGBModel(num_warmup_sample=1)": lambda seed, _runs: _xgb(seed, num_warmup_sample=1),
+    "XGBModel()": lambda seed, _folder: _xgb(seed),
+    "XGBModel(num_warmup_sample=1)": lambda seed, _folder: _xgb(seed, num_warmup_sample=1),
     "XGBModel, our records": _xgb_of_our_records,
-    "RandomModel()": lambda _seed, _runs: auto_scheduler.RandomModel(),
+    "RandomModel()": lambda _seed, _folder: auto_scheduler.RandomModel(),
 }
 
 

@@ -56,12 +56,12 @@ class _Trees(ms.cost_model.PyCostModel):  # type: ignore[misc]
         """Is not used."""
 
 
-def _xgb_of_our_records(seed: int, runs: Path) -> Any:
+def _xgb_of_our_records(seed: int, folder: Path) -> Any:
     """XGBModel with trees of the programs that the shipped checkpoint learned from, which do not learn in a search.
 
     TVM would train all trees again after the first round, for minutes: 64 of 80,000 programs would be new.
     """
-    path = runs / "xgb.json"
+    path = folder / "xgb.json"
     if not path.exists():
         baseline = XGBBaseline()
         baseline.fit(learned_from("meta-schedule", WORK))
@@ -73,9 +73,9 @@ def _xgb_of_our_records(seed: int, runs: Path) -> Any:
     return model
 
 
-def _mlp_of_our_records(seed: int, runs: Path) -> Any:
+def _mlp_of_our_records(seed: int, folder: Path) -> Any:
     """MLPModel trained on the programs that the shipped checkpoint learned from; it goes on learning in a search."""
-    path, trained = runs / f"mlp-{seed}.tar", mlp_baseline(seed)
+    path, trained = folder / f"mlp-{seed}.tar", mlp_baseline(seed)
     state = trained.trainer.state
     if path.exists():
         state.load(str(path))
@@ -93,14 +93,14 @@ def trees_alone() -> Any:
     return _Trees()
 
 
-#: Name -> makes a cost model from a seed and the folder of the runs.
+#: Name -> makes a cost model from a seed and a folder for what is trained on the programs of the shipped checkpoint.
 BASELINES: dict[str, Callable[[int, Path], Any]] = {
-    "XGBModel()": lambda seed, _runs: xgb(seed, usable_cores()),
-    "XGBModel(num_warmup_samples=1)": lambda seed, _runs: xgb(seed, usable_cores(), num_warmup_samples=1),
+    "XGBModel()": lambda seed, _folder: xgb(seed, usable_cores()),
+    "XGBModel(num_warmup_samples=1)": lambda seed, _folder: xgb(seed, usable_cores(), num_warmup_samples=1),
     "XGBModel, our records": _xgb_of_our_records,
-    "MLPModel()": lambda seed, _runs: mlp_search_model(seed),
+    "MLPModel()": lambda seed, _folder: mlp_search_model(seed),
     "MLPModel, our records": _mlp_of_our_records,
-    "RandomModel()": lambda seed, _runs: ms.cost_model.RandomModel(seed=seed),
+    "RandomModel()": lambda seed, _folder: ms.cost_model.RandomModel(seed=seed),
 }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm_gnn_cost
-from common import console, parser, result_name, run_saved, table_of, write_result
+from common import console, parser, result_name, run_saved, shipped_version, table_of, write_result
 from tvm_gnn_cost.files import write_json
 from tvm_gnn_cost.measuring.contest import contest
 from tvm_gnn_cost.schedulers import scheduler
@@ -151,6 +151,8 @@ def _spread(values: Sequence[float]) -> str:
 
 def benchmark(arguments: argparse.Namespace, folder: Path) -> None:
     """Runs what is missing, prints the table and writes the JSON."""
+    # Networks that were tuned with another checkpoint are repeated.
+    folder /= shipped_version()
     points: list[Point] = []
     timed: dict[str, dict[str, list[float]]] = {}
     for network in arguments.networks:

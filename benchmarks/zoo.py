@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from common import WORK, console, parser, table_of, write_result
+from common import WORK, console, parser, shipped_version, table_of, write_result
 from tvm_gnn_cost.files import parse_json, write_json, write_text
 from zoo_networks import Zoo
 from zoo_one import NETWORKS, command, environment, loading_seconds
@@ -142,12 +142,14 @@ def main() -> None:
             console.print(f"{network.name} ({network.source}){'' if network.installed else ', not installed'}")
         return
 
+    # Networks that were tuned with another checkpoint are repeated.
+    runs = arguments.runs / shipped_version()
     if arguments.again:
         for name in names:
-            (arguments.runs / f"{name}.json").unlink(missing_ok=True)
+            (runs / f"{name}.json").unlink(missing_ok=True)
 
     def run(network: Zoo) -> dict[str, Any]:
-        found = one(network, arguments.runs, arguments.limit, not arguments.no_latency)
+        found = one(network, runs, arguments.limit, not arguments.no_latency)
         console.print(f"{network.name}: {_cells(network, found)[-1]}", markup=False)
         return found
 

@@ -84,7 +84,7 @@ class _TaskBuffer:
 class CostModel:
     """A trained model of programs: a graph neural network with boosted trees beside it.
 
-    What it was trained to stays as it is in a search. An update grows a few trees that start from its scores, on the
+    The trained model stays as it is in a search. An update grows a few trees that start from its scores, on the
     measured programs of the task and of other tasks in a replay buffer; their sum is added to later scores.
 
     Args:

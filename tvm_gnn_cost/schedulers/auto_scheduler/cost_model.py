@@ -59,7 +59,7 @@ class GNNCostModel(PythonBasedModel):  # type: ignore[misc]
         self.search.load(file_name)
 
     def save(self, file_name: str) -> None:
-        """Writes the model to one file: both the pre-trained and the present weights, and the replay buffer."""
+        """Writes the model to one file, with the trees of its updates and the replay buffer."""
         self.search.model.save(file_name)
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:

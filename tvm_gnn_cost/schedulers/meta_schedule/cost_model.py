@@ -68,7 +68,7 @@ class GNNCostModel(ms.cost_model.PyCostModel):  # type: ignore[misc]
         self.search.load(path)
 
     def save(self, path: str) -> None:
-        """Writes the model to one file: both the pre-trained and the present weights, and the replay buffer."""
+        """Writes the model to one file, with the trees of its updates and the replay buffer."""
         self.search.model.save(path)
 
     def update(
