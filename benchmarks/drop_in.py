@@ -91,11 +91,8 @@ def file_name(text: str, suffix: str) -> str:
 def _search_and_save(task: str, model: str, seed: int, arguments: argparse.Namespace, path: Path) -> None:
     # XGBoost models first draw scores from NumPy's global generator.
     np.random.seed(seed)
-    # Another checkpoint has learned from other programs.
-    trained = arguments.runs / arguments.checkpoint
-    trained.mkdir(exist_ok=True)
     with machine_to_itself():
-        cost_model = MODELS[model](seed, trained)
+        cost_model = MODELS[model](seed, arguments.runs)
         found = search(chosen(CPU_TASKS, arguments)[task], cost_model, seed, arguments.trials, path.with_suffix(".so"))
     write_text(path, json.dumps(found))
 
@@ -113,10 +110,10 @@ def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def benchmark(arguments: argparse.Namespace, finished: Path) -> None:
     """Runs what is missing in the folder ``finished`` and in the JSON, prints the tables, writes it after each task."""
-    arguments.runs = finished
-    finished.mkdir(parents=True, exist_ok=True)
-    # Searches with another checkpoint are repeated.
+    # Searches with another checkpoint, and models of the programs that it learned from, are repeated.
     arguments.checkpoint = shipped_version()
+    arguments.runs = finished / arguments.checkpoint
+    arguments.runs.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     arguments.processor = f"{machine['processor']}, {machine['signature']}"
     searched = _in_json(arguments)
@@ -144,8 +141,7 @@ def _search_all(task: str, seed: int, models: Sequence[str], arguments: argparse
     runs, libraries = [], []
     for model in models:
         # A folder that is moved to another machine has the searches of both.
-        suffix = f".{arguments.checkpoint}.{arguments.trials}.{seed}.json"
-        path = arguments.runs / file_name(f"{task} {model} {arguments.processor}", suffix)
+        path = arguments.runs / file_name(f"{task} {model} {arguments.processor}", f".{arguments.trials}.{seed}.json")
         console.print(f"{task}, {model}, seed {seed}", highlight=False)
         if not path.exists():
             _in_process(_search_and_save, task, model, seed, arguments, path)
