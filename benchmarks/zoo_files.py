@@ -1,4 +1,4 @@
-"""ONNX files of the zoo: from public Python packages, some of them quantised with ONNX Runtime.
+"""ONNX files of the zoo: from public Python packages, some of them quantized with ONNX Runtime.
 
 Packages are looked up and not imported. Dynamic sizes are those of the package, or small ones.
 """
@@ -111,7 +111,7 @@ def _light(name: str, file: str, given: str = "data_0") -> Zoo:
         onnx.save(model, path := folder / f"{name}.onnx")
         return path, inputs
 
-    return Zoo(name, "onnx, weights drawn", "onnx", make)
+    return Zoo(name, "onnx, random weights", "onnx", make)
 
 
 def exported(network: torch.nn.Module, arrays: Arrays, path: Path) -> Arrays:
@@ -123,7 +123,7 @@ def exported(network: torch.nn.Module, arrays: Arrays, path: Path) -> Arrays:
     return {one.name: a for one, a in zip(program.model_proto.graph.input, arrays.values(), strict=True)}
 
 
-def _quantised(name: str, original: str) -> Zoo:
+def _quantized(name: str, original: str) -> Zoo:
     """An 8-bit export with ``QuantizeLinear`` and ``DequantizeLinear``, calibrated on its input and its reverse."""
     own = next(one for one in MODULES if one.name == original)
 
@@ -148,7 +148,7 @@ def _quantised(name: str, original: str) -> Zoo:
         quantize_static(str(whole), str(path), Reader(), quant_format=QuantFormat.QDQ, per_channel=True)
         return path, inputs
 
-    return Zoo(name, f"{own.source}, quantised", own.package, make, limit=2e-2)
+    return Zoo(name, f"{own.source}, quantized", own.package, make, limit=2e-2)
 
 
 _STATE = normal(2, 1, 128)
@@ -251,9 +251,9 @@ FILES: tuple[Zoo, ...] = (
         *("densenet-121-as-it-comes", "onnx", "backend/test/data/light/light_densenet121.onnx"),
         {"data_0": image(1, 3, 224, 224)},
     ),
-    _quantised("resnet-int8", "resnet"),
-    _quantised("mobilenet-v2-int8", "mobilenet-v2"),
-    _quantised("vit-int8", "vit"),
-    _quantised("bert-int8", "bert"),
-    _quantised("lstm-int8", "lstm"),
+    _quantized("resnet-int8", "resnet"),
+    _quantized("mobilenet-v2-int8", "mobilenet-v2"),
+    _quantized("vit-int8", "vit"),
+    _quantized("bert-int8", "bert"),
+    _quantized("lstm-int8", "lstm"),
 )
